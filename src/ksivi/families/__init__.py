@@ -1,0 +1,20 @@
+"""Variational families q(x) = ∫ q(x|z) q(z) dz."""
+
+from .conditional import DiagonalGaussian
+from .frozen import Frozen, groups, trainable
+from .mixing import AbstractMixing, GaussianMixing, SampledMixing
+from .networks import MLP, Constant
+from .semi_implicit import SemiImplicit
+
+__all__ = [
+    "MLP",
+    "AbstractMixing",
+    "Constant",
+    "DiagonalGaussian",
+    "Frozen",
+    "GaussianMixing",
+    "SampledMixing",
+    "SemiImplicit",
+    "groups",
+    "trainable",
+]

@@ -1,0 +1,65 @@
+"""Mixing distributions q(z)."""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from .. import _archive
+from .._checks import as_count
+
+
+class AbstractMixing(eqx.Module):
+    """The distribution of z, easy to draw from."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n k"]:
+        """n independent draws of z."""
+
+    @abc.abstractmethod
+    def log_prob(self, z: Float[Array, " k"]) -> Scalar:
+        """log q(z); refuses (`ValueError`) where it is not known."""
+
+
+@_archive.register
+class GaussianMixing(AbstractMixing):
+    """z ~ N(0, I), the paper's choice."""
+
+    dim: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        as_count(self.dim, "mixing_dim", minimum=0)
+
+    def sample(self, key, n):
+        return jax.random.normal(key, (n, self.dim))
+
+    def log_prob(self, z):
+        return -0.5 * jnp.sum(z**2 + jnp.log(2 * jnp.pi))
+
+
+class SampledMixing(AbstractMixing):
+    """Any mixing distribution that can be drawn from: `sampler(key) -> (k,)`, with its log density if it is known.
+
+    ```python
+    mixing = ksivi.families.SampledMixing(lambda key: jax.random.laplace(key, (3,)))
+    ```
+    """
+
+    sampler: Callable[[PRNGKeyArray], Float[Array, " k"]]
+    log_density: Callable[[Float[Array, " k"]], Scalar] | None = None
+
+    def __check_init__(self):
+        z = jax.eval_shape(self.sampler, jax.random.key(0))
+        if z.ndim != 1 or not jnp.issubdtype(z.dtype, jnp.floating):
+            raise ValueError(f"sampler must return one floating vector, got shape {z.shape} and dtype {z.dtype}")
+
+    def sample(self, key, n):
+        return jax.vmap(self.sampler)(jax.random.split(key, n))
+
+    def log_prob(self, z):
+        if self.log_density is None:
+            raise ValueError("this mixing distribution has a sampler but no log_density")
+        return self.log_density(z)

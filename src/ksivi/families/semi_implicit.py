@@ -1,0 +1,125 @@
+"""The semi-implicit family q(x) = ∫ q(x|z) q(z) dz."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .. import _archive
+from .._checks import as_choice, as_count, as_single_key
+from .conditional import DiagonalGaussian
+from .mixing import AbstractMixing, GaussianMixing
+from .networks import MLP, Constant
+
+Noise = tuple[Float[Array, "m k"], Float[Array, "m j d"]]
+
+
+@_archive.register
+class SemiImplicit(eqx.Module):
+    r"""x = μ(z) + σ(z) ⊙ ξ with z ~ q(z) and ξ ~ N(0, I): easy to draw, rich in shape, without a density of its own.
+
+    **Arguments:**
+
+    - `mixing`: the distribution of z.
+    - `conditional`: the layer q(x|z).
+
+    ```python
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(50, 50))
+    x = family.sample(jax.random.key(1), 1_000)
+    ```
+    """
+
+    mixing: AbstractMixing
+    conditional: DiagonalGaussian
+    dim: int = eqx.field(static=True)
+
+    def __init__(self, mixing: AbstractMixing, conditional: DiagonalGaussian):
+        self.mixing = mixing
+        self.conditional = conditional
+        self.dim = _output_dim(mixing, conditional)
+
+    @classmethod
+    def mlp(
+        cls,
+        key: PRNGKeyArray,
+        dim: int,
+        mixing_dim: int,
+        hidden: Sequence[int] = (50, 50),
+        *,
+        log_var: float | Array = 0.0,
+        min_log_var: float | Array = -20.0,
+        scale: str = "global",
+        activation: Callable = jax.nn.relu,
+        mixing: AbstractMixing | None = None,
+    ) -> "SemiImplicit":
+        """The paper's family: Gaussian mixing, an MLP for μ, and a σ that does not depend on z.
+
+        **Arguments:**
+
+        - `log_var`: where log σ² starts; one number, or one a coordinate.
+        - `min_log_var`: the floor on log σ².
+        - `scale`: "global" for the paper's σ, "network" for σ(z) from a network like μ's.
+        - `mixing`: another distribution of z, of dimension `mixing_dim`.
+        """
+        key = as_single_key(key)
+        dim, mixing_dim = as_count(dim, "dim"), as_count(mixing_dim, "mixing_dim")
+        as_choice(scale, "scale", ("global", "network"))
+        mean_key, scale_key = jax.random.split(key)
+        widths = (mixing_dim, *hidden, dim)
+        start = _vector(log_var, "log_var", dim)
+        if scale == "global":
+            log_var_map = Constant(start)
+        else:
+            log_var_map = MLP(scale_key, widths, activation).with_output(0.1, start)
+        conditional = DiagonalGaussian(MLP(mean_key, widths, activation), log_var_map, min_log_var)
+        return cls(GaussianMixing(mixing_dim) if mixing is None else mixing, conditional)
+
+    @classmethod
+    def location_scale(
+        cls, dim: int, *, loc: float | Array = 0.0, log_var: float | Array = 0.0, min_log_var: float | Array = -20.0
+    ) -> "SemiImplicit":
+        """The diagonal Gaussian N(loc, diag σ²): the family that ignores z, as in the paper's theory."""
+        dim = as_count(dim, "dim")
+        mean, scale = Constant(_vector(loc, "loc", dim)), Constant(_vector(log_var, "log_var", dim))
+        return cls(GaussianMixing(0), DiagonalGaussian(mean, scale, min_log_var))
+
+    def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
+        """n draws of z, each with its `noise_per_z` draws of ξ: all the randomness of n · noise_per_z samples."""
+        z_key, xi_key = jax.random.split(key)
+        return self.mixing.sample(z_key, n), jax.random.normal(xi_key, (n, noise_per_z, self.dim))
+
+    def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
+        z, xi = noise
+        over_noise = jax.vmap(self.conditional.transport, in_axes=(None, 0))
+        x, score = jax.vmap(over_noise)(z, xi)
+        return x.reshape(-1, self.dim), score.reshape(-1, self.dim)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """n independent draws of x."""
+        return self.transport(self.noise(key, n))[0]
+
+
+def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
+    """The dimension that mean and log_var agree on."""
+
+    def shapes(key):
+        z = mixing.sample(key, 1)[0]
+        return conditional.mean(z), conditional.log_var(z)
+
+    mean, log_var = eqx.filter_eval_shape(shapes, jax.random.key(0))
+    if mean.ndim != 1 or mean.shape != log_var.shape:
+        raise ValueError(
+            f"mean and log_var must map z to vectors of one length, got shapes {mean.shape} and {log_var.shape}"
+        )
+    return mean.shape[0]
+
+
+def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
+    shape = np.shape(value)
+    if shape not in ((), (dim,)):
+        raise ValueError(f"{name} must be one number or have shape ({dim},), got shape {shape}")
+    return jnp.broadcast_to(jnp.asarray(value, jnp.result_type(float)), (dim,))

@@ -1,0 +1,46 @@
+"""What a bandwidth divides: pairwise quantities between two sets of points, in O(n m) memory."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float
+
+from .._numerics import full_precision
+
+Points = Float[Array, "n d"]
+Pairs = Float[Array, "n m"]
+
+
+def squared_euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
+    """‖xᵢ − yⱼ‖² = ‖xᵢ‖² + ‖yⱼ‖² − 2⟨xᵢ, yⱼ⟩ on centred points, so that an offset costs no digits."""
+    centre = lax.stop_gradient(jnp.mean(y, axis=0))
+    x, y = x - centre, y - centre
+    with full_precision():
+        products = x @ y.T
+    squares = jnp.sum(x * x, axis=1)[:, None] + jnp.sum(y * y, axis=1)[None, :]
+    return jnp.maximum(squares - 2 * products, 0)
+
+
+def euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
+    """‖xᵢ − yⱼ‖, with zero gradient where the points coincide."""
+    squares = squared_euclidean(x, y)
+    apart = squares > 0
+    return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1)), 0)
+
+
+def manhattan(x: Points, y: Float[Array, "m d"]) -> Pairs:
+    """‖xᵢ − yⱼ‖₁, one coordinate at a time: no matrix product gives it, and n × m × d is never stored."""
+
+    @jax.checkpoint
+    def add(total: Pairs, columns: tuple[Array, Array]) -> tuple[Pairs, None]:
+        a, b = columns
+        return total + jnp.abs(a[:, None] - b[None, :]), None
+
+    zero = jnp.zeros((len(x), len(y)), x.dtype)
+    return lax.scan(add, zero, (x.T, y.T), unroll=min(4, x.shape[1]))[0]
+
+
+def riesz_overlap(x: Points, y: Float[Array, "m d"]) -> Pairs:
+    """‖xᵢ‖₁ + ‖yⱼ‖₁ − ‖xᵢ − yⱼ‖₁, which depends on the origin and is therefore not centred."""
+    norms = jnp.sum(jnp.abs(x), axis=1)[:, None] + jnp.sum(jnp.abs(y), axis=1)[None, :]
+    return jnp.maximum(norms - manhattan(x, y), 0)

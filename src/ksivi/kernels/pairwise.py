@@ -1,0 +1,102 @@
+"""The pairwise engine: sums and medians over all pairs of two samples, in tiles of bounded memory."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
+
+from .select import count_below, order_statistic, sortable
+
+TILE = 2**22
+"""Pairs that are held at once. A count within a tile must stay exact in float32, so at most 2**24."""
+
+Carry = TypeVar("Carry")
+Pairwise = Callable[[Float[Array, "n d"], Float[Array, "m d"]], Float[Array, "n m"]]
+
+
+def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree, num_columns: int) -> Carry:
+    """Folds `step(carry, block of rows)` over blocks of at most `TILE` pairs.
+
+    A block's pairs are recomputed, not stored, when the fold is differentiated. What fits in one tile is one call.
+    """
+    num_rows = len(jax.tree.leaves(rows)[0])
+    block = min(num_rows, max(1, TILE // num_columns))
+    whole = num_rows - num_rows % block
+    if whole == block:
+        carry = step(carry, jax.tree.map(lambda a: a[:whole], rows))
+    else:
+        blocks = jax.tree.map(lambda a: a[:whole].reshape(-1, block, *a.shape[1:]), rows)
+        carry = lax.scan(lambda c, r: (jax.checkpoint(step)(c, r), None), carry, blocks)[0]
+    if whole < num_rows:
+        carry = jax.checkpoint(step)(carry, jax.tree.map(lambda a: a[whole:], rows))
+    return carry
+
+
+def num_pairs(n: int, m: int, group: int) -> int:
+    """Pairs that count: all n m between two samples, n (n − group) within one."""
+    return n * (m - group)
+
+
+def counted(rows: Int[Array, " r"], m: int, group: int) -> Bool[Array, "r m"] | None:
+    """Which pairs count: rows in the same consecutive group of `group` do not; None when all do."""
+    if group == 0:
+        return None
+    return (rows // group)[:, None] != (jnp.arange(m) // group)[None, :]
+
+
+def lower_median_pair(
+    spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0
+) -> tuple[Int[Array, ""], Int[Array, ""]]:
+    """Indices (i, j) of the pair whose spread is the lower median, sorted[(M − 1)//2], over the pairs that count."""
+    m = len(y)
+    rank = (num_pairs(len(x), m, group) - 1) // 2
+    if rank >= 2**31:
+        raise ValueError(f"the median of {num_pairs(len(x), m, group):,} pairs is out of range: at most 2**32 pairs")
+    rows = (jnp.arange(len(x)), x)
+
+    def exceeds(thresholds: Array) -> Array:
+        # Counting up from −rank and holding at 1 keeps 32-bit counts exact for any number of pairs.
+        def step(excess: Array, block: tuple[Array, Array]) -> Array:
+            more = count_below(sortable(spread(block[1], y)), thresholds, counted(block[0], m, group))
+            return jnp.minimum(excess + more, 1)
+
+        return fold_rows(step, jnp.full(thresholds.shape, -rank, jnp.int32), rows, m) > 0
+
+    median = order_statistic(exceeds, jnp.result_type(x))
+
+    def find(found: tuple[Array, Array], block: tuple[Array, Array]) -> tuple[Array, Array]:
+        match = spread(block[1], y) == median
+        where = counted(block[0], m, group)
+        match = match if where is None else match & where
+        first = jnp.min(jnp.where(match.reshape(-1), jnp.arange(match.size), match.size))
+        here = first < match.size
+        return jnp.where(here, block[0][0] + first // m, found[0]), jnp.where(here, first % m, found[1])
+
+    zero = jnp.zeros((), rows[0].dtype)
+    return fold_rows(find, (zero, zero), rows, m)
+
+
+def pair_mean(
+    gram: Pairwise,
+    x: Float[Array, "n d"],
+    f: Float[Array, "n e"],
+    y: Float[Array, "m d"],
+    g: Float[Array, "m e"],
+    group: int = 0,
+) -> Scalar:
+    """Mean of k(xᵢ, yⱼ) ⟨fᵢ, gⱼ⟩ over the pairs that count."""
+    m = len(y)
+
+    def step(total: Scalar, block: tuple[Array, Array, Array]) -> Scalar:
+        index, xs, fs = block
+        weights = gram(xs, y)
+        where = counted(index, m, group)
+        weights = weights if where is None else jnp.where(where, weights, 0)
+        products = jnp.matmul(fs, g.T, precision=lax.Precision.HIGHEST)
+        return total + jnp.sum(weights * products)
+
+    rows = (jnp.arange(len(x)), x, f)
+    return fold_rows(step, jnp.zeros((), x.dtype), rows, m) / num_pairs(len(x), m, group)

@@ -1,0 +1,164 @@
+"""KSIVI: the kernel Stein discrepancy of a semi-implicit family, Algorithms 1 and 2 of the paper."""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
+
+from .._checks import as_choice, as_count
+from ..families import SemiImplicit
+from ..kernels import AbstractKernel, Gaussian, pair_mean
+from ..targets import Target
+from .base import AbstractObjective
+
+Estimator = Literal["vanilla", "u-statistic"]
+
+
+class Draws(NamedTuple):
+    """The randomness of one step, for r batches: mixing variables, noise, and rows of data."""
+
+    z: Float[Array, "r m k"]
+    xi: Float[Array, "r m j d"]
+    rows: Int[Array, "r b"] | None
+
+
+class KSIVI(AbstractObjective):
+    r"""Minimises KSD²(q‖p) = E[k(x, x′) ⟨f, f′⟩] with f = s_p(x) − s_{q(·|z)}(x) = s_p(x) + ξ/σ(z).
+
+    | estimator     | estimate of KSD²                                        | samples a step |
+    |---------------|---------------------------------------------------------|----------------|
+    | "vanilla"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨f₁ᵢ, f₂ⱼ⟩, two batches            | 2N             |
+    | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch        | N              |
+
+    Both are unbiased for `Fixed` bandwidths; the `Median` depends on the samples. With data minibatches each batch of
+    samples gets a minibatch of its own, since a shared one adds its variance to KSD²; the u-statistic then splits
+    its samples in two and pairs them across. Pairs that share z are left out of the u-statistic.
+
+    **Arguments:**
+
+    - `kernel`: Gaussian with the median bandwidth unless given.
+    - `estimator`: "vanilla" or "u-statistic".
+    - `num_samples`: N, the samples of x in a batch.
+    - `noise_per_z`: draws of ξ that share a z; it must divide `num_samples`.
+    - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
+    - `log_density_weight`: adds −weight · mean log p(x) to the loss (of the annealed target), the released code's
+        regularisation.
+    - `log_density_horizon`: the step at which that term ends; never unless given.
+    - `inverse_covariance`: pairs by ⟨f, C⁻¹ f′⟩, C the covariance of the first batch, without gradient.
+
+    ```python
+    objective = ksivi.KSIVI(kernel=ksivi.kernels.IMQ(), estimator="u-statistic", num_samples=100)
+    ```
+
+    Reference: Cheng, Yu, Xie, Zhang and Zhang, Kernel Semi-Implicit Variational Inference, ICML 2024.
+    """
+
+    kernel: AbstractKernel
+    annealing: Callable[[Int[Array, ""]], Scalar] | None
+    log_density_weight: Array | None
+    log_density_horizon: Array | None
+    estimator: Estimator = eqx.field(static=True)
+    num_samples: int = eqx.field(static=True)
+    noise_per_z: int = eqx.field(static=True)
+    inverse_covariance: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        kernel: AbstractKernel | None = None,
+        estimator: Estimator = "vanilla",
+        num_samples: int = 100,
+        *,
+        noise_per_z: int = 1,
+        annealing: Callable[[Int[Array, ""]], Scalar] | None = None,
+        log_density_weight: float | Array | None = None,
+        log_density_horizon: int | Array | None = None,
+        inverse_covariance: bool = False,
+    ):
+        if kernel is not None and not isinstance(kernel, AbstractKernel):
+            raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
+        self.kernel = Gaussian() if kernel is None else kernel
+        self.estimator = as_choice(estimator, "estimator", ("vanilla", "u-statistic"))
+        self.num_samples = as_count(num_samples, "num_samples", minimum=2)
+        self.noise_per_z = as_count(noise_per_z, "noise_per_z")
+        if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
+            raise ValueError(f"noise_per_z must divide num_samples = {num_samples} into several z, got {noise_per_z}")
+        self.annealing = annealing
+        self.log_density_weight = None if log_density_weight is None else jnp.asarray(log_density_weight)
+        self.log_density_horizon = None if log_density_horizon is None else jnp.asarray(log_density_horizon)
+        self.inverse_covariance = inverse_covariance
+
+    def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
+        if self.log_density_weight is not None and not target.has_log_density:
+            raise ValueError("log_density_weight needs log-density values, and this target knows its score only")
+
+    def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> Draws:
+        noise_key, rows_key = jax.random.split(key)
+        batches = self._num_batches(target)
+        per_batch = self.num_samples // self.noise_per_z
+        if batches > self._batches_drawn:
+            per_batch //= batches
+        z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
+        rows = jax.vmap(target.draw_rows)(jax.random.split(rows_key, batches)) if target.is_minibatched else None
+        return Draws(z.reshape(batches, per_batch, -1), xi.reshape(batches, per_batch, *xi.shape[1:]), rows)
+
+    def prepare(self, state, draws, target, family, step):
+        return state
+
+    def loss(self, family, state, draws, target, step):
+        target = target if self.annealing is None else target.tempered(self.annealing(step))
+        x, f, score, log_density = jax.vmap(lambda *batch: self._evaluate(family, target, Draws(*batch)))(*draws)
+        loss = self._ksd2(x, f)
+        if self.log_density_weight is not None:
+            loss = loss - self._weight(step) * jnp.mean(log_density)
+        return loss, {"stein_ratio": _stein_ratio(x, score)}
+
+    @property
+    def score_evals(self) -> int:
+        return self._batches_drawn * self.num_samples
+
+    @property
+    def _batches_drawn(self) -> int:
+        return 2 if self.estimator == "vanilla" else 1
+
+    def _num_batches(self, target: Target) -> int:
+        return 2 if target.is_minibatched else self._batches_drawn
+
+    def _evaluate(self, family: SemiImplicit, target: Target, batch: Draws):
+        """Samples x, f = s_p(x) − s_{q(·|z)}(x), scores s_p(x) and log densities of one batch."""
+        x, conditional_score = family.transport((batch.z, batch.xi))
+        target = target.on_rows(batch.rows)
+        if self.log_density_weight is None:
+            log_density, score = None, jax.vmap(target.score)(x)
+        else:
+            log_density, score = jax.vmap(target.log_density_and_score)(x)
+        return x, score - conditional_score, score, log_density
+
+    def _ksd2(self, x: Float[Array, "r n d"], f: Float[Array, "r n d"]) -> Scalar:
+        # Two batches are paired across; a single one with itself, without the pairs that share z.
+        first, last, group = 0, len(x) - 1, 0 if len(x) == 2 else self.noise_per_z
+        g = _solve_covariance(x[first], f[last]) if self.inverse_covariance else f[last]
+        kernel = self.kernel.resolve(x[first], x[last], group)
+        return pair_mean(kernel.gram, x[first], f[first], x[last], g, group)
+
+    def _weight(self, step: Int[Array, ""]) -> Scalar:
+        assert self.log_density_weight is not None
+        if self.log_density_horizon is None:
+            return self.log_density_weight
+        return jnp.where(step < self.log_density_horizon, self.log_density_weight, 0)
+
+
+def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """C⁻¹ f for every row of f, C = cov(x) + 1e-8 I without gradient."""
+    covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False)) + 1e-8 * jnp.eye(x.shape[1])
+    return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(covariance), f.T).T
+
+
+def _stein_ratio(x: Float[Array, "r n d"], score: Float[Array, "r n d"]) -> Scalar:
+    """−E⟨s_p(x), x − E x⟩ / d: 1 at q = p by Stein's identity, c² for a Gaussian c times too wide."""
+    x, score = lax.stop_gradient((x, score))
+    centred = x - jnp.mean(x, axis=(0, 1))
+    return -jnp.sum(score * centred) / x.size

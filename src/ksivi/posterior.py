@@ -1,0 +1,134 @@
+"""What every method returns: a `Fit`, with its `Posterior`, its `Status` and its `Cost`."""
+
+import dataclasses
+import math
+import os
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from . import _archive
+from ._checks import as_count, as_single_key
+from .families import SemiImplicit
+from .targets import Affine, Layout
+
+Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
+
+
+@_archive.register
+class Posterior(eqx.Module):
+    """A trained sampler, in the target's own unconstrained coordinates.
+
+    ```python
+    draws = fit.posterior.sample(jax.random.key(1), 4_000)
+    fit.posterior.save("post.safetensors")
+    ```
+    """
+
+    family: SemiImplicit
+    coordinates: Affine | None
+    layout: Layout = eqx.field(static=True)
+
+    @property
+    def dim(self) -> int:
+        return self.family.dim
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """n independent draws of the trained sampler."""
+        return _sample(self, as_single_key(key), as_count(n, "n"))
+
+    def draws(self, key: PRNGKeyArray, n: int) -> dict[str, Float[Array, "n ..."]]:
+        """n draws as a dict, by the target's names."""
+        x = self.sample(key, n)
+        sizes = [math.prod(shape) for _, shape in self.layout]
+        parts = np.split(np.asarray(x), np.cumsum(sizes)[:-1], axis=1)
+        return {name: jax.numpy.asarray(p.reshape(n, *s)) for (name, s), p in zip(self.layout, parts, strict=True)}
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes one safetensors file that `ksivi.load` reads without the model or the data.
+
+        Refuses (`ValueError`) a family that holds user code, such as a custom mixing sampler or activation.
+        """
+        _archive.write(path, self)
+
+
+def load(path: str | os.PathLike) -> Posterior:
+    """Reads a posterior written by `Posterior.save`; it draws the same numbers for the same key.
+
+    A damaged, foreign or newer file is refused (`ValueError`) with the reason. Nothing in the file is executed.
+
+    ```python
+    posterior = ksivi.load("post.safetensors")
+    ```
+    """
+    posterior = _archive.read(path)
+    if not isinstance(posterior, Posterior):
+        raise ValueError(f"{path} holds a {type(posterior).__name__}, not a posterior")
+    try:
+        eqx.filter_eval_shape(_sample, posterior, jax.random.key(0), 2)
+    except Exception as error:
+        raise ValueError(f"{path} is damaged: its parts do not fit together: {error}") from error
+    return posterior
+
+
+@eqx.filter_jit
+def _sample(posterior: Posterior, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+    x = posterior.family.sample(key, n)
+    return x if posterior.coordinates is None else posterior.coordinates(x)
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """How a run ended; `str` gives the sentence."""
+
+    kind: Kind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What a run took: wall-clock seconds (compilation included), steps, and evaluations of the score."""
+
+    seconds: float
+    steps: int
+    score_evals: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """The result of a run.
+
+    **Attributes:**
+
+    - `posterior`: the sampler.
+    - `status`: a sentence that begins with one of *converged, step limit, diverged, not trusted, interrupted*.
+    - `trusted`: whether diagnostics vouch for the draws. `train` runs none, so it never does.
+    - `diagnostics`: name to value.
+    - `history`: arrays over the steps, `"step"` and `"loss"` at least.
+    - `cost`: `seconds`, `steps`, `score_evals`.
+    - `state`: pass it as `resume=` to go on.
+    - `refined`: None, or reweighted or MCMC-polished draws.
+    """
+
+    posterior: Posterior
+    status: Status
+    trusted: bool
+    diagnostics: dict[str, Any]
+    history: dict[str, np.ndarray]
+    cost: Cost
+    state: Any
+    refined: Any = None
+
+    def __str__(self) -> str:
+        rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
+        rows += [(name, f"{value:.4g}" if isinstance(value, float) else str(value)) for name, value in self.diagnostics.items()]
+        cost = self.cost
+        rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {cost.score_evals:,} score evaluations")]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)

@@ -1,0 +1,95 @@
+"""The conditioned diffusion: a path given noisy observations of it."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Scalar
+
+from .._checks import as_choice, as_count, as_samples, as_single_key
+from ..targets import Target
+from .base import AbstractProblem
+
+_EVERY = 5
+_NOISE = 0.1
+
+Drift = Literal["paper", "released"]
+
+
+class Diffusion(AbstractProblem):
+    """A discretised path x of dx = 10 x (1 − x²) dt + dw on [0, 1], x₀ = 0, observed at every 5th step."""
+
+    name: str = eqx.field(static=True)
+    target: Target
+    observations: Float[Array, " m"]
+    draws: Float[Array, "k d"] | None
+
+    def reference(self, key, n):
+        """n of the reference draws, with replacement."""
+        if self.draws is None:
+            raise ValueError(
+                "this posterior has no exact sampler: give problems.diffusion(reference=...) draws of a long MCMC run"
+            )
+        return self.draws[jax.random.randint(as_single_key(key), (as_count(n, "n"),), 0, len(self.draws))]
+
+
+class PathDensity(eqx.Module):
+    r"""log p(x, y) = −Σₜ (xₜ₊₁ − xₜ − b(xₜ) Δt)² / (2 Δt) − Σₖ (yₖ − x_{5k})² / (2 · 0.1²), with Δt = 1/d."""
+
+    observations: Float[Array, " m"]
+    drift: Drift = eqx.field(static=True)
+
+    def __call__(self, x: Float[Array, " d"]) -> Scalar:
+        dt = 1 / len(x)
+        before = jnp.concatenate([jnp.zeros(1, x.dtype), x[:-1]])
+        steps = x - before - _drift(before, self.drift) * dt
+        observed = x[_EVERY - 1 :: _EVERY]
+        return -jnp.sum(steps**2) / (2 * dt) - jnp.sum((self.observations - observed) ** 2) / (2 * _NOISE**2)
+
+
+def diffusion(
+    dim: int = 100,
+    *,
+    observations: Float[Array, " m"] | None = None,
+    drift: Drift = "paper",
+    seed: int = 0,
+    reference: Float[Array, "k d"] | None = None,
+) -> Diffusion:
+    """The paper's conditioned diffusion with Euler-Maruyama step 1/dim.
+
+    **Arguments:**
+
+    - `dim`: the number of time steps.
+    - `observations`: one for every 5th step; drawn with `seed` from a simulated path unless given.
+    - `drift`: 10 x (1 − x²) as in the paper, or divided by 1 + x² as in the released code's density.
+    - `reference`: posterior draws to compare with.
+
+    ```python
+    problem = ksivi.problems.diffusion(dim=50)
+    problem.target.score(jnp.zeros(50))
+    ```
+    """
+    dim = as_count(dim, "dim", minimum=_EVERY)
+    as_choice(drift, "drift", ("paper", "released"))
+    observations = simulate(dim, seed) if observations is None else np.asarray(observations, float)
+    if observations.shape != (dim // _EVERY,):
+        raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {observations.shape}")
+    density = PathDensity(jnp.asarray(observations, jnp.result_type(float)), drift)
+    draws = None if reference is None else as_samples(reference, "reference", dim)
+    return Diffusion("diffusion", Target(density, dim), density.observations, draws)
+
+
+def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:
+    """Noisy observations of a path simulated with the paper's drift."""
+    rng = np.random.default_rng(seed)
+    path = np.zeros(dim + 1)
+    for t, increment in enumerate(rng.normal(size=dim) / np.sqrt(dim)):
+        path[t + 1] = path[t] + _drift(path[t], "paper") / dim + increment
+    return path[_EVERY::_EVERY] + _NOISE * rng.normal(size=dim // _EVERY)
+
+
+def _drift(x, drift: Drift):
+    b = 10 * x * (1 - x**2)
+    return b if drift == "paper" else b / (1 + x**2)

@@ -1,0 +1,43 @@
+"""Affine coordinates x = loc + scale · u."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from .. import _archive
+from .._numerics import full_precision
+
+
+@_archive.register
+class Affine(eqx.Module):
+    """x = loc + scale ⊙ u for a vector `scale`, x = loc + scale u for a matrix."""
+
+    loc: Float[Array, " d"]
+    scale: Float[Array, " d"] | Float[Array, "d d"]
+
+    def __call__(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        return self.loc + self.linear(u)
+
+    def linear(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        with full_precision():
+            return u * self.scale if self.scale.ndim == 1 else u @ self.scale.T
+
+    def pull_back(self, score: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The score in u of a density whose score in x is given: scaleᵀ s."""
+        with full_precision():
+            return score * self.scale if self.scale.ndim == 1 else score @ self.scale
+
+    def log_det(self) -> Scalar:
+        """log |det dx/du|."""
+        if self.scale.ndim == 1:
+            return jnp.sum(jnp.log(jnp.abs(self.scale)))
+        return jnp.linalg.slogdet(self.scale)[1]
+
+    def after(self, inner: "Affine") -> "Affine":
+        """The composition u ↦ self(inner(u))."""
+        if self.scale.ndim == 1:
+            outer = self.scale if inner.scale.ndim == 1 else self.scale[:, None]
+            return Affine(self(inner.loc), outer * inner.scale)
+        with full_precision():
+            scale = self.scale * inner.scale if inner.scale.ndim == 1 else self.scale @ inner.scale
+        return Affine(self(inner.loc), scale)

@@ -1,0 +1,121 @@
+"""The forms in which a log density is given: a function, data, a pytree of parameters, or a score alone."""
+
+import abc
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+
+Point = Float[Array, " d"]
+Rows = Int[Array, " b"]
+
+
+class AbstractDensity(eqx.Module):
+    """An unnormalised log density on ℝᵈ."""
+
+    @abc.abstractmethod
+    def value(self, x: Point) -> Scalar:
+        """log p(x) up to a constant."""
+
+    @abc.abstractmethod
+    def value_and_score(self, x: Point) -> tuple[Scalar, Point]:
+        """log p(x) and ∇ log p(x)."""
+
+    @abc.abstractmethod
+    def score(self, x: Point) -> Point:
+        """∇ log p(x)."""
+
+
+class FunctionDensity(AbstractDensity):
+    """Any JAX function, with its score where a better one than autodiff is at hand."""
+
+    log_density: Callable[[Point], Scalar]
+    given_score: Callable[[Point], Point] | None
+
+    def value(self, x):
+        return self.log_density(x)
+
+    def value_and_score(self, x):
+        if self.given_score is None:
+            return jax.value_and_grad(self.log_density)(x)
+        return self.log_density(x), self.given_score(x)
+
+    def score(self, x):
+        return jax.grad(self.log_density)(x) if self.given_score is None else self.given_score(x)
+
+
+class ScoreDensity(AbstractDensity):
+    """A score without values."""
+
+    given_score: Callable[[Point], Point]
+
+    def value(self, x):
+        raise ValueError("this target knows its score only (Target.from_score): log-density values are not available")
+
+    def value_and_score(self, x):
+        return self.value(x), self.score(x)
+
+    def score(self, x):
+        return self.given_score(x)
+
+
+class PytreeDensity(AbstractDensity):
+    """A log density of a pytree of parameters, laid out as one vector."""
+
+    log_density: Callable[[PyTree], Scalar]
+    treedef: Any = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    def value(self, x):
+        return self.log_density(self.unflatten(x))
+
+    def value_and_score(self, x):
+        return jax.value_and_grad(self.value)(x)
+
+    def score(self, x):
+        return jax.grad(self.value)(x)
+
+    def unflatten(self, x: Point) -> PyTree:
+        sizes = [math.prod(shape) for shape in self.shapes]
+        starts = [sum(sizes[:i]) for i in range(1, len(sizes))]
+        parts = jnp.split(x, starts)
+        leaves = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return jax.tree.unflatten(self.treedef, leaves)
+
+
+class DataDensity(AbstractDensity):
+    r"""log_prior(x) + N/|batch| · log_likelihood(x, batch), over all rows until a batch is chosen."""
+
+    log_prior: Callable[[Point], Scalar]
+    log_likelihood: Callable[[Point, PyTree], Scalar]
+    data: PyTree
+    rows: Rows | None
+    batch_size: int | None = eqx.field(static=True)
+
+    def value(self, x):
+        batch, factor = self.data, 1.0
+        if self.rows is not None:
+            batch = jax.tree.map(lambda column: column[self.rows], self.data)
+            factor = self.num_rows / len(self.rows)
+        return self.log_prior(x) + factor * self.log_likelihood(x, batch)
+
+    def value_and_score(self, x):
+        return jax.value_and_grad(self.value)(x)
+
+    def score(self, x):
+        return jax.grad(self.value)(x)
+
+    @property
+    def num_rows(self) -> int:
+        return len(jax.tree.leaves(self.data)[0])
+
+    def draw_rows(self, key: PRNGKeyArray) -> Rows | None:
+        """Row numbers of a minibatch, uniform with replacement; None when the target uses all rows."""
+        if self.batch_size is None:
+            return None
+        return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
+

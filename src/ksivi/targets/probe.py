@@ -1,0 +1,57 @@
+"""Eager checks of a log density at one point."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .density import AbstractDensity, FunctionDensity, ScoreDensity
+
+
+def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
+    """Refuses a density that is not a finite scalar, or whose score is not a finite vector, at the test point."""
+    try:
+        value, score = _evaluate(density, x)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"the log density failed at a point of shape {x.shape}: {error}") from error
+    if value is not None and not jnp.isfinite(value):
+        raise ValueError(f"the log density must be finite at the test point, got {value} at {_show(x)}")
+    bad = jnp.flatnonzero(~jnp.isfinite(score))
+    if bad.size:
+        raise ValueError(f"the score must be finite at the test point, got {_show(score)} at {_show(x)}")
+    if isinstance(density, FunctionDensity) and density.given_score is not None:
+        _compare_scores(density, x)
+
+
+@eqx.filter_jit
+def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
+    # Compiled, so that a second target of the same function and shapes runs none of the user's Python.
+    value = None if isinstance(density, ScoreDensity) else density.value(x)
+    if value is not None and (jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating)):
+        raise ValueError(
+            "log_density must return one floating scalar for one point, got "
+            f"shape {jnp.shape(value)} and dtype {jnp.result_type(value)}"
+        )
+    score = density.score(x)
+    if jnp.shape(score) != x.shape:
+        raise ValueError(f"score must return shape {x.shape}, like the point, got shape {jnp.shape(score)}")
+    return value, score
+
+
+@eqx.filter_jit
+def _both_scores(density: FunctionDensity, x: Float[Array, " d"]):
+    return density.score(x), FunctionDensity(density.log_density, None).score(x)
+
+
+def _compare_scores(density: FunctionDensity, x: Float[Array, " d"]) -> None:
+    x = x + 0.1 + 0.01 * jnp.arange(len(x)) / len(x)
+    given, derived = _both_scores(density, x)
+    agree = jnp.allclose(given, derived, rtol=1e-2, atol=1e-3 * (1 + jnp.max(jnp.abs(derived))))
+    if bool(jnp.all(jnp.isfinite(derived))) and not agree:
+        raise ValueError(f"score disagrees with the gradient of log_density at {_show(x)}: {_show(given)} and {_show(derived)}")
+
+
+def _show(x: Float[Array, " d"]) -> str:
+    numbers = ", ".join(f"{float(value):.4g}" for value in x[:4])
+    return f"[{numbers}{', …' if len(x) > 4 else ''}]"

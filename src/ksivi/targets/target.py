@@ -1,0 +1,262 @@
+"""`Target`: what is to be approximated."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+
+from .._checks import as_count, as_single_key, require_point
+from .._numerics import full_precision
+from .affine import Affine
+from .density import AbstractDensity, DataDensity, FunctionDensity, Point, PytreeDensity, Rows, ScoreDensity
+from .probe import probe
+
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class Target(eqx.Module):
+    r"""An unnormalised density p(x) ∝ exp(log_density(x)) on ℝ^dim.
+
+    **Arguments:**
+
+    - `log_density`: (dim,) → scalar, any JAX code.
+    - `dim`: the number of coordinates.
+    - `score`: ∇ log p where there is something better than automatic differentiation.
+    - `names`: one name a coordinate.
+    - `test_point`: where the log density is checked to be finite; the origin unless given.
+
+    ```python
+    target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+    target.score(jnp.array([1.0, 2.0]))
+    ```
+    """
+
+    density: AbstractDensity
+    coordinates: Affine | None
+    inverse_temperature: Scalar | None
+    dim: int = eqx.field(static=True)
+    layout: Layout = eqx.field(static=True)
+
+    def __init__(
+        self,
+        log_density: Callable[[Point], Scalar],
+        dim: int,
+        *,
+        score: Callable[[Point], Point] | None = None,
+        names: Sequence[str] | None = None,
+        test_point: Float[Array, " d"] | None = None,
+    ):
+        dim = as_count(dim, "dim")
+        _require_callable(log_density, "log_density")
+        if score is not None:
+            _require_callable(score, "score")
+        self._set(FunctionDensity(log_density, score), dim, _named_layout(names, dim))
+        probe(self.density, _test_point(test_point, dim))
+
+    @classmethod
+    def from_score(
+        cls,
+        score: Callable[[Point], Point],
+        dim: int,
+        *,
+        names: Sequence[str] | None = None,
+        test_point: Float[Array, " d"] | None = None,
+    ) -> Self:
+        """A target known by its score alone; methods that need values refuse it.
+
+        ```python
+        target = ksivi.Target.from_score(lambda x: -x, dim=2)
+        ```
+        """
+        dim = as_count(dim, "dim")
+        _require_callable(score, "score")
+        return cls._new(ScoreDensity(score), dim, _named_layout(names, dim), _test_point(test_point, dim))
+
+    @classmethod
+    def from_data(
+        cls,
+        log_prior: Callable[[Point], Scalar],
+        log_likelihood: Callable[[Point, PyTree], Scalar],
+        data: PyTree,
+        dim: int,
+        *,
+        batch_size: int | None = None,
+        names: Sequence[str] | None = None,
+        test_point: Float[Array, " d"] | None = None,
+    ) -> Self:
+        r"""The posterior log_prior(x) + N/|batch| · log_likelihood(x, batch).
+
+        New data of the same shapes reuse what was compiled.
+
+        **Arguments:**
+
+        - `log_likelihood`: (x, batch) → scalar, summed over the rows of the batch.
+        - `data`: arrays, or a pytree of arrays, with one row an observation.
+        - `batch_size`: rows drawn for each estimate of the score; all rows unless given.
+
+        ```python
+        def log_likelihood(x, batch):
+            return -0.5 * jnp.sum((batch["y"] - batch["x"] @ x) ** 2)
+
+        data = {"x": jnp.ones((100, 2)), "y": jnp.zeros(100)}
+        target = ksivi.Target.from_data(lambda x: -0.5 * jnp.sum(x**2), log_likelihood, data, dim=2, batch_size=10)
+        ```
+        """
+        dim = as_count(dim, "dim")
+        _require_callable(log_prior, "log_prior")
+        _require_callable(log_likelihood, "log_likelihood")
+        data, num_rows = _as_rows(data)
+        if batch_size is not None and as_count(batch_size, "batch_size") > num_rows:
+            raise ValueError(f"batch_size must be at most the {num_rows} rows of data, got {batch_size}")
+        density = DataDensity(log_prior, log_likelihood, data, None, batch_size)
+        return cls._new(density, dim, _named_layout(names, dim), _test_point(test_point, dim))
+
+    @classmethod
+    def from_pytree(cls, log_density: Callable[[PyTree], Scalar], example: PyTree) -> Self:
+        """A target over a pytree of parameters, of the shapes of `example`, which is also the test point.
+
+        ```python
+        example = {"loc": jnp.zeros(()), "beta": jnp.zeros(3)}
+        target = ksivi.Target.from_pytree(lambda p: -p["loc"] ** 2 - jnp.sum(p["beta"] ** 2), example)
+        ```
+        """
+        _require_callable(log_density, "log_density")
+        paths, treedef = jax.tree_util.tree_flatten_with_path(example)
+        if not paths:
+            raise ValueError("example must hold at least one array, got an empty pytree")
+        for path, leaf in paths:
+            if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
+                raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {jnp.result_type(leaf)}")
+        names = [jax.tree_util.keystr(path, simple=True, separator=".") or "x" for path, _ in paths]
+        shapes = tuple(np.shape(leaf) for _, leaf in paths)
+        point = jnp.concatenate([jnp.ravel(leaf) for _, leaf in paths])
+        layout = tuple(zip(names, shapes, strict=True))
+        return cls._new(PytreeDensity(log_density, treedef, shapes), len(point), layout, point)
+
+    def log_density(self, x: Point) -> Scalar:
+        """log p(x) up to a constant."""
+        require_point(x, self.dim)
+        with full_precision():
+            return self._view_value(self.density.value(self.to_original(x)))
+
+    def score(self, x: Point) -> Point:
+        """∇ log p(x)."""
+        require_point(x, self.dim)
+        with full_precision():
+            return self._view_score(self.density.score(self.to_original(x)))
+
+    def log_density_and_score(self, x: Point) -> tuple[Scalar, Point]:
+        """Both at the price of one where autodiff gives them together."""
+        require_point(x, self.dim)
+        with full_precision():
+            value, score = self.density.value_and_score(self.to_original(x))
+        return self._view_value(value), self._view_score(score)
+
+    def whitened(self, loc: Float[Array, " d"], scale: Float[Array, " d"] | Float[Array, "d d"]) -> Self:
+        """The same target in coordinates u, x = loc + scale u. Posteriors trained on it still draw x.
+
+        **Arguments:**
+
+        - `loc`: a centre, such as the mode.
+        - `scale`: standard deviations, or a matrix such as a Cholesky factor of a covariance.
+        """
+        affine = Affine(jnp.asarray(loc, jnp.result_type(float)), jnp.asarray(scale, jnp.result_type(float)))
+        if affine.loc.shape != (self.dim,) or affine.scale.shape not in ((self.dim,), (self.dim, self.dim)):
+            raise ValueError(
+                f"loc must have shape ({self.dim},) and scale ({self.dim},) or ({self.dim}, {self.dim}), "
+                f"got {affine.loc.shape} and {affine.scale.shape}"
+            )
+        affine = affine if self.coordinates is None else self.coordinates.after(affine)
+        return self._with(coordinates=affine)
+
+    def tempered(self, inverse_temperature: float | Scalar) -> Self:
+        """p(x)^β: the log density and the score times β."""
+        beta = jnp.asarray(inverse_temperature, jnp.result_type(float))
+        beta = beta if self.inverse_temperature is None else self.inverse_temperature * beta
+        return self._with(inverse_temperature=beta)
+
+    def to_original(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+        """From this view's coordinates to those of the log density that was given."""
+        return u if self.coordinates is None else self.coordinates(u)
+
+    @property
+    def has_log_density(self) -> bool:
+        """Whether values are known, not the score alone."""
+        return not isinstance(self.density, ScoreDensity)
+
+    @property
+    def is_minibatched(self) -> bool:
+        """Whether scores are meant to be estimated from minibatches of the data."""
+        return isinstance(self.density, DataDensity) and self.density.batch_size is not None
+
+    def draw_rows(self, key: PRNGKeyArray) -> Rows | None:
+        """Row numbers of a random minibatch; None for a target without minibatches."""
+        return self.density.draw_rows(key) if isinstance(self.density, DataDensity) else None
+
+    def on_rows(self, rows: Rows | None) -> Self:
+        """The unbiased estimate of this target from some rows of its data; itself for None."""
+        if rows is None:
+            return self
+        return self._with(density=eqx.tree_at(lambda d: d.rows, self.density, rows, is_leaf=lambda leaf: leaf is None))
+
+    def minibatch(self, key: PRNGKeyArray) -> Self:
+        """The estimate from a random minibatch; itself for a target without minibatches."""
+        return self.on_rows(self.draw_rows(as_single_key(key)))
+
+    def _view_value(self, value: Scalar) -> Scalar:
+        value = value if self.coordinates is None else value + self.coordinates.log_det()
+        return value if self.inverse_temperature is None else self.inverse_temperature.astype(value.dtype) * value
+
+    def _view_score(self, score: Point) -> Point:
+        score = score if self.coordinates is None else self.coordinates.pull_back(score)
+        return score if self.inverse_temperature is None else self.inverse_temperature.astype(score.dtype) * score
+
+    @classmethod
+    def _new(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
+        probe(density, point)
+        target = object.__new__(cls)
+        target._set(density, dim, layout)
+        return target
+
+    def _set(self, density: AbstractDensity, dim: int, layout: Layout) -> None:
+        values = {"density": density, "coordinates": None, "inverse_temperature": None, "dim": dim, "layout": layout}
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _with(self, **changes: Any) -> Self:
+        target = object.__new__(type(self))
+        for name in ("density", "coordinates", "inverse_temperature", "dim", "layout"):
+            object.__setattr__(target, name, changes.get(name, getattr(self, name)))
+        return target
+
+
+def _require_callable(value: Any, name: str) -> None:
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, got {type(value).__name__}")
+
+
+def _named_layout(names: Sequence[str] | None, dim: int) -> Layout:
+    if names is None:
+        return (("x", (dim,)),)
+    if isinstance(names, str) or len(names) != dim or len(set(names)) != dim:
+        raise ValueError(f"names must be {dim} different names, got {names!r}")
+    return tuple((str(name), ()) for name in names)
+
+
+def _test_point(point: Any, dim: int) -> Point:
+    point = jnp.zeros(dim) if point is None else jnp.asarray(point)
+    if point.shape != (dim,) or not jnp.issubdtype(point.dtype, jnp.floating):
+        raise ValueError(f"test_point must be {dim} floating numbers, got shape {point.shape} and dtype {point.dtype}")
+    return point
+
+
+def _as_rows(data: PyTree) -> tuple[PyTree, int]:
+    data = jax.tree.map(jnp.asarray, data)
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(data)}
+    if len(lengths) != 1 or None in lengths or 0 in lengths:
+        raise ValueError(f"data must hold arrays with the same number of rows, got leading lengths {sorted(map(str, lengths))}")
+    return data, lengths.pop()

@@ -1,0 +1,67 @@
+"""Optimisers compared by what they compute, so that a second `optax.adam(1e-3)` does not compile again."""
+
+import functools
+import types
+from typing import Any, Generic, TypeVar
+
+import jax
+import numpy as np
+
+Function = TypeVar("Function")
+
+
+class Structural(Generic[Function]):
+    """Wraps functions (or tuples of them); equal when their code and everything they close over are equal.
+
+    Optax builds its transformations from closures, which Python compares by identity alone.
+    """
+
+    def __init__(self, value: Function):
+        self.value = value
+        self._fingerprint = _fingerprint(value, ())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Structural) and self._fingerprint == other._fingerprint
+
+    def __hash__(self) -> int:
+        return hash(self._fingerprint)
+
+
+def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
+    """A hashable description of a value; objects that it cannot look into stand for themselves."""
+    if id(value) in above:
+        return ("cycle", above.index(id(value)))
+    above = (*above, id(value))
+    if isinstance(value, types.FunctionType):
+        parts = (value.__defaults__, value.__kwdefaults__, tuple(c.cell_contents for c in value.__closure__ or ()))
+        return (value.__code__, _fingerprint(parts, above))
+    if isinstance(value, types.MethodType):
+        return (value.__func__, _fingerprint(value.__self__, above))
+    if isinstance(value, functools.partial):
+        return ("partial", _fingerprint((value.func, value.args, value.keywords), above))
+    if isinstance(value, tuple | list):
+        return (type(value), *(_fingerprint(item, above) for item in value))
+    if isinstance(value, dict):
+        return (dict, *((key, _fingerprint(item, above)) for key, item in value.items()))
+    if isinstance(value, jax.Array | np.ndarray):
+        array = np.asarray(value)
+        return (array.dtype.str, array.shape, array.tobytes())
+    return _Itself(value)
+
+
+class _Itself:
+    """Equal to what equals it, of the same type; an unhashable value to itself alone."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Itself) or type(self.value) is not type(other.value):
+            return False
+        return self.value is other.value or (type(self.value).__hash__ is not None and bool(self.value == other.value))
+
+    def __hash__(self) -> int:
+        try:
+            return hash(self.value)
+        except TypeError:
+            return id(self.value)

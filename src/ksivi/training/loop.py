@@ -1,0 +1,110 @@
+"""The only training loop: a compiled chunk of steps."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+
+from ..families import SemiImplicit, trainable
+from ..objectives import AbstractObjective
+from ..targets import Target
+from .closures import Structural
+
+Optimizer = Structural[optax.GradientTransformation]
+Records = dict[str, Float[Array, " t"]]
+
+_DRAWN_AHEAD = 2**23
+"""Bytes of randomness drawn at once: enough to fill both cores or the GPU, little enough to stay in cache."""
+
+
+class TrainState(eqx.Module):
+    """What the next step needs: parameters, the optimiser's and the objective's state, and the average if any."""
+
+    step: Int[Array, ""]
+    params: PyTree
+    optimizer: PyTree
+    objective: PyTree
+    average: PyTree
+
+
+class Problem(eqx.Module):
+    """What stays the same from step to step."""
+
+    target: Target
+    objective: AbstractObjective
+    frozen: PyTree
+    decay: Scalar | None
+    optimizer: Optimizer = eqx.field(static=True)
+
+    def family(self, params: PyTree) -> SemiImplicit:
+        return eqx.combine(params, self.frozen)
+
+
+def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainState:
+    inner = problem.objective.init(key, problem.target, problem.family(params))
+    average = None if problem.decay is None else params
+    return TrainState(jnp.zeros((), jnp.int32), params, problem.optimizer.value.init(params), inner, average)
+
+
+def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
+    """Trained parameters, and the rest."""
+    return eqx.partition(family, trainable(family))
+
+
+def run_chunk(
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], problem: Problem, shape: tuple[int, int]
+) -> tuple[TrainState, Records]:
+    """A chunk of steps, of which those from step `limit` on change nothing.
+
+    The randomness of step t comes from `fold_in(key, t)`, so that chunks of any shape make the same run.
+
+    **Arguments:**
+
+    - `shape`: blocks in the chunk, and steps in a block, whose randomness is drawn at once.
+    """
+
+    def step(state: TrainState, draws: PyTree) -> tuple[TrainState, Records]:
+        new, records = train_step(state, draws, problem)
+        active = state.step < limit
+        return jax.tree.map(lambda a, b: jnp.where(active, a, b), new, state), records
+
+    def block(state: TrainState, first: Int[Array, ""]) -> tuple[TrainState, Records]:
+        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(first + jnp.arange(shape[1]))
+        family = problem.family(state.params)
+        return lax.scan(step, state, jax.vmap(lambda k: problem.objective.draw(k, problem.target, family))(keys))
+
+    state, records = lax.scan(block, state, state.step + shape[1] * jnp.arange(shape[0]))
+    return state, jax.tree.map(jnp.ravel, records)
+
+
+def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: int) -> tuple[int, int]:
+    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
+    draw = eqx.filter_eval_shape(problem.objective.draw, jax.random.key(0), problem.target, problem.family(params))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
+    longest_block = max(1, min(100, _DRAWN_AHEAD // max(1, size)))
+    length = -(-num_steps // -(-num_steps // chunk_size))
+    fewest = -(-length // longest_block)
+    num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * -(-length // n))
+    return num_blocks, -(-length // num_blocks)
+
+
+def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:
+    """One step of the optimiser on the objective's loss."""
+    inner = problem.objective.prepare(state.objective, draws, problem.target, problem.family(state.params), state.step)
+
+    def loss(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
+        return problem.objective.loss(problem.family(params), inner, draws, problem.target, state.step)
+
+    (value, records), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    updates, optimizer = problem.optimizer.value.update(gradient, state.optimizer, state.params)
+    params = optax.apply_updates(state.params, updates)
+    average = state.average
+    if problem.decay is not None:
+        average = optax.incremental_update(params, average, 1 - problem.decay)
+    return TrainState(state.step + 1, params, optimizer, inner, average), {"loss": value, **records}
+
+
+run_one = eqx.filter_jit(run_chunk)
+run_many = eqx.filter_jit(eqx.filter_vmap(run_chunk, in_axes=(0, 0, 0, None, None)))

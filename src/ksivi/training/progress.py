@@ -1,0 +1,49 @@
+"""A progress bar between chunks."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .train import Chunk
+
+
+class ProgressBar:
+    """A callback that draws steps, loss, speed and time left with rich, on stderr."""
+
+    def __init__(self, description: str = "training"):
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        except ImportError as error:
+            raise ImportError("progress needs rich: pip install 'ksivi[cli]'") from error
+        self._description = description
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]:>10}  {task.fields[speed]:>9} steps/s"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self._task: Any = None
+
+    def __call__(self, chunk: "Chunk") -> None:
+        if self._task is None:
+            self._bar.start()
+            self._task = self._bar.add_task(self._description, total=chunk.num_steps, loss="", speed="")
+        speed = f"{chunk.steps_per_second:,.0f}"
+        self._bar.update(self._task, completed=chunk.step, loss=f"{chunk.loss:.4g}", speed=speed)
+
+    def close(self) -> None:
+        self._bar.stop()
+
+
+def wanted(progress: bool | None) -> bool:
+    """Whether to draw: as asked, or else when a person is looking and rich is there."""
+    if progress is not None:
+        return progress
+    if not sys.stderr.isatty():
+        return False
+    from importlib.util import find_spec
+
+    return find_spec("rich") is not None
