@@ -99,4 +99,4 @@ def pair_mean(
         return total + jnp.sum(weights * products)
 
     rows = (jnp.arange(len(x)), x, f)
-    return fold_rows(step, jnp.zeros((), x.dtype), rows, m) / num_pairs(len(x), m, group)
+    return fold_rows(step, jnp.zeros((), x.dtype), rows, m) / float(num_pairs(len(x), m, group))

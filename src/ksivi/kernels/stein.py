@@ -49,4 +49,4 @@ def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "
         return total + jnp.sum(values if where is None else jnp.where(where, values, 0))
 
     rows = (jnp.arange(n), x, s)
-    return fold_rows(step, jnp.zeros((), x.dtype), rows, n) / num_pairs(n, n, group)
+    return fold_rows(step, jnp.zeros((), x.dtype), rows, n) / float(num_pairs(n, n, group))

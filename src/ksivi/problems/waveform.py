@@ -43,8 +43,8 @@ def waveform(
 
     **Arguments:**
 
-    - `data`: the UCI file `waveform.data`, or the authors' `waveform.mat`. Without it 5,000 rows are drawn by the
-        recipe that made the UCI file, of which the first 400 are the training set.
+    - `data`: the authors' `waveform.mat`, which holds their split, or the UCI file `waveform.data`, whose first 400 rows
+        are then the training set. Without it 5,000 rows are drawn by the recipe that made the UCI file.
     - `seed`: of the drawn rows.
     - `reference`: posterior draws to compare with.
 
@@ -54,9 +54,9 @@ def waveform(
     ```
     """
     x_train, y_train, x_test, y_test = _load(data) if data is not None else _split(*_generate(seed))
-    target = Target.from_data(log_prior, log_likelihood, {"x": x_train, "y": y_train}, dim=22)
+    target = Target.from_data(log_prior, log_likelihood, {"x": x_train, "y": y_train.ravel()}, dim=22)
     draws = None if reference is None else as_samples(reference, "reference", 22)
-    return Waveform("waveform", target, jnp.asarray(x_test), jnp.asarray(y_test), draws)
+    return Waveform("waveform", target, jnp.asarray(x_test), jnp.asarray(y_test.ravel()), draws)
 
 
 def log_prior(beta: Float[Array, "22"]) -> Scalar:
@@ -96,7 +96,7 @@ def _load(path: str | os.PathLike) -> tuple[np.ndarray, ...]:
         from scipy.io import loadmat
 
         fields = loadmat(path)
-        return fields["X_train"], fields["y_train"].ravel(), fields["X_test"], fields["y_test"].ravel()
+        return tuple(np.asarray(fields[name], float) for name in ("X_train", "y_train", "X_test", "y_test"))
     try:
         rows = np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError as error:
