@@ -31,18 +31,21 @@ class DiagonalGaussian(eqx.Module):
         self.log_var = log_var
         self.min_log_var = Frozen(jnp.asarray(min_log_var, jnp.result_type(float)))
 
-    def transport(self, z: Float[Array, " k"], xi: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-        """x = μ(z) + σ(z) ⊙ ξ and the conditional score ∇ₓ log q(x|z) = −ξ / σ(z) there."""
-        half = 0.5 * self._log_var(z)
-        return self.mean(z) + jnp.exp(half) * xi, -jnp.exp(-half) * xi
+    def parameters(self, z: Float[Array, " k"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+        """μ(z) and log σ²(z), floored."""
+        raw = self.log_var(z)
+        floor = lax.stop_gradient(self.min_log_var.value).astype(raw.dtype)
+        return self.mean(z), jnp.where(raw > floor, raw, floor)
 
     def log_prob(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Scalar:
         """log q(x|z)."""
-        log_var = self._log_var(z)
-        residual = (x - self.mean(z)) * jnp.exp(-0.5 * log_var)
+        mean, log_var = self.parameters(z)
+        residual = (x - mean) * jnp.exp(-0.5 * log_var)
         return -0.5 * jnp.sum(residual**2 + log_var + jnp.log(2 * jnp.pi))
 
-    def _log_var(self, z: Float[Array, " k"]) -> Float[Array, " d"]:
-        raw = self.log_var(z)
-        floor = lax.stop_gradient(self.min_log_var.value).astype(raw.dtype)
-        return jnp.where(raw > floor, raw, floor)
+
+def place(
+    mean: Float[Array, " d"], log_var: Float[Array, " d"], xi: Float[Array, " d"]
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """x = μ + σ ⊙ ξ and the conditional score ∇ₓ log q(x|z) = −ξ / σ there."""
+    return mean + jnp.exp(0.5 * log_var) * xi, -jnp.exp(-0.5 * log_var) * xi

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
-from .conditional import DiagonalGaussian
+from .conditional import DiagonalGaussian, place
 from .mixing import AbstractMixing, GaussianMixing
 from .networks import MLP, Constant
 
-Noise = tuple[Float[Array, "m k"], Float[Array, "m j d"]]
+Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
 
 
 @_archive.register
@@ -87,16 +87,20 @@ class SemiImplicit(eqx.Module):
         return cls(GaussianMixing(0), DiagonalGaussian(mean, scale, min_log_var))
 
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
-        """n draws of z, each with its `noise_per_z` draws of ξ: all the randomness of n · noise_per_z samples."""
+        """n draws of z and, for each, `noise_per_z` draws of ξ one after another: all the randomness of the samples."""
         z_key, xi_key = jax.random.split(key)
-        return self.mixing.sample(z_key, n), jax.random.normal(xi_key, (n, noise_per_z, self.dim))
+        return self.mixing.sample(z_key, n), jax.random.normal(xi_key, (n * noise_per_z, self.dim))
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
         z, xi = noise
-        over_noise = jax.vmap(self.conditional.transport, in_axes=(None, 0))
-        x, score = jax.vmap(over_noise)(z, xi)
-        return x.reshape(-1, self.dim), score.reshape(-1, self.dim)
+        noise_per_z = len(xi) // len(z)
+
+        def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
+            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(-1, self.dim)
+
+        mean, log_var = jax.vmap(self.conditional.parameters)(z)
+        return place(for_each_noise(mean), for_each_noise(log_var), xi)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n independent draws of x."""

@@ -57,13 +57,13 @@ def lower_median_pair(
         raise ValueError(f"the median of {num_pairs(len(x), m, group):,} pairs is out of range: at most 2**32 pairs")
     rows = (jnp.arange(len(x)), x)
 
-    def exceeds(thresholds: Array) -> Array:
+    def exceeds(origin: Scalar, offsets: Array) -> Array:
         # Counting up from −rank and holding at 1 keeps 32-bit counts exact for any number of pairs.
         def step(excess: Array, block: tuple[Array, Array]) -> Array:
-            more = count_below(sortable(spread(block[1], y)), thresholds, counted(block[0], m, group))
-            return jnp.minimum(excess + more, 1)
+            keys = sortable(spread(block[1], y))
+            return jnp.minimum(excess + count_below(keys, origin, offsets, counted(block[0], m, group)), 1)
 
-        return fold_rows(step, jnp.full(thresholds.shape, -rank, jnp.int32), rows, m) > 0
+        return fold_rows(step, jnp.full(offsets.shape, -rank, jnp.int32), rows, m) > 0
 
     median = order_statistic(exceeds, jnp.result_type(x))
 

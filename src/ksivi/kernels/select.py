@@ -8,15 +8,15 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, Scalar
 
 Keys = Int[Array, "..."]
-CountExceeds = Callable[[Int[Array, " t"]], Bool[Array, " t"]]
+Offsets = Int[Array, " t"]
 
 
 def sortable(values: Float[Array, "..."]) -> Keys:
     """Integers in the same order as the given non-negative floats: their own bits."""
-    return lax.bitcast_convert_type(values, jnp.dtype(f"int{8 * values.dtype.itemsize}"))
+    return lax.bitcast_convert_type(values, _integer(values.dtype))
 
 
-def order_statistic(count_exceeds: CountExceeds, dtype: jnp.dtype) -> Scalar:
+def order_statistic(exceeds: Callable[[Scalar, Offsets], Bool[Array, " t"]], dtype: jnp.dtype) -> Scalar:
     """The non-negative float at a given rank, found from counts alone.
 
     Builds the answer's bits from the top: the largest integer c such that no more than `rank` of the keys are
@@ -24,28 +24,32 @@ def order_statistic(count_exceeds: CountExceeds, dtype: jnp.dtype) -> Scalar:
 
     **Arguments:**
 
-    - `count_exceeds`: maps thresholds to whether more than `rank` of the keys lie below each.
+    - `exceeds`: maps an origin and offsets to whether more than `rank` keys lie below origin + offset, for each offset.
     - `dtype`: float32 or float64.
     """
-    integer = jnp.dtype(f"int{8 * dtype.itemsize}")
+    integer = _integer(dtype)
     key, low = jnp.zeros((), integer), 8 * dtype.itemsize - 1
     while low > 0:
         digit = min(_digit_bits(), low)
         low -= digit
-        candidates = key + (jnp.arange(1, 2**digit, dtype=integer) << low)
-        key = key + (jnp.sum(~count_exceeds(candidates), dtype=integer) << low)
+        offsets = jnp.arange(1, 2**digit, dtype=integer) << low
+        key = key + (jnp.sum(~exceeds(key, offsets), dtype=integer) << low)
     return lax.bitcast_convert_type(key, dtype)
 
 
-def count_below(keys: Keys, thresholds: Int[Array, " t"], counted: Bool[Array, "..."] | None) -> Int[Array, " t"]:
-    """How many of the counted keys lie below each threshold; at most 2**24 keys."""
-    below = keys.reshape(1, -1) < thresholds[:, None]
+def count_below(keys: Keys, origin: Scalar, offsets: Offsets, counted: Bool[Array, "..."] | None) -> Int[Array, " t"]:
+    """How many of the counted keys lie below origin + offset, for each offset; at most 2**24 keys."""
+    below = (keys - origin).reshape(1, -1) < offsets[:, None]
     if counted is not None:
         below = below & counted.reshape(1, -1)
     # Sums of 0 and 1 in float32 are exact up to 2**24 and twice as fast as integer ones on a CPU.
     return jnp.sum(below.astype(jnp.float32), axis=1).astype(jnp.int32)
 
 
+def _integer(dtype: jnp.dtype) -> jnp.dtype:
+    return jnp.dtype(f"int{8 * dtype.itemsize}")
+
+
 def _digit_bits() -> int:
-    """One bit a pass is the fewest operations (CPU); eight the fewest kernel launches (accelerators)."""
+    """One bit a pass is the fewest operations (CPU); more are fewer kernel launches (accelerators)."""
     return 1 if jax.default_backend() == "cpu" else 8

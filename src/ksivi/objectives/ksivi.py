@@ -22,7 +22,7 @@ class Draws(NamedTuple):
     """The randomness of one step, for r batches: mixing variables, noise, and rows of data."""
 
     z: Float[Array, "r m k"]
-    xi: Float[Array, "r m j d"]
+    xi: Float[Array, "r n d"]
     rows: Int[Array, "r b"] | None
 
 
@@ -103,15 +103,17 @@ class KSIVI(AbstractObjective):
             per_batch //= batches
         z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
         rows = jax.vmap(target.draw_rows)(jax.random.split(rows_key, batches)) if target.is_minibatched else None
-        return Draws(z.reshape(batches, per_batch, -1), xi.reshape(batches, per_batch, *xi.shape[1:]), rows)
+        return Draws(z.reshape(batches, per_batch, -1), xi.reshape(batches, -1, family.dim), rows)
 
     def prepare(self, state, draws, target, family, step):
         return state
 
     def loss(self, family, state, draws, target, step):
         target = target if self.annealing is None else target.tempered(self.annealing(step))
-        x, f, score, log_density = jax.vmap(lambda *batch: self._evaluate(family, target, Draws(*batch)))(*draws)
-        loss = self._ksd2(x, f)
+        x, conditional_score = self._transport(family, draws)
+        evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
+        log_density, score = jax.vmap(evaluate)(x, draws.rows)
+        loss = self._ksd2(x, score - conditional_score)
         if self.log_density_weight is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
         return loss, {"stein_ratio": _stein_ratio(x, score)}
@@ -127,28 +129,35 @@ class KSIVI(AbstractObjective):
     def _num_batches(self, target: Target) -> int:
         return 2 if target.is_minibatched else self._batches_drawn
 
-    def _evaluate(self, family: SemiImplicit, target: Target, batch: Draws):
-        """Samples x, f = s_p(x) − s_{q(·|z)}(x), scores s_p(x) and log densities of one batch."""
-        x, conditional_score = family.transport((batch.z, batch.xi))
-        target = target.on_rows(batch.rows)
+    def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
+        """Samples and conditional scores of all batches, through the network at once."""
+        x, score = family.transport((draws.z.reshape(-1, draws.z.shape[2]), draws.xi.reshape(-1, family.dim)))
+        return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
+
+    def _evaluate(self, target: Target, x: Float[Array, "n d"]) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
+        """Log densities, where the loss needs them, and scores."""
         if self.log_density_weight is None:
-            log_density, score = None, jax.vmap(target.score)(x)
-        else:
-            log_density, score = jax.vmap(target.log_density_and_score)(x)
-        return x, score - conditional_score, score, log_density
+            return None, jax.vmap(target.score)(x)
+        return jax.vmap(target.log_density_and_score)(x)
 
     def _ksd2(self, x: Float[Array, "r n d"], f: Float[Array, "r n d"]) -> Scalar:
         # Two batches are paired across; a single one with itself, without the pairs that share z.
-        first, last, group = 0, len(x) - 1, 0 if len(x) == 2 else self.noise_per_z
-        g = _solve_covariance(x[first], f[last]) if self.inverse_covariance else f[last]
-        kernel = self.kernel.resolve(x[first], x[last], group)
-        return pair_mean(kernel.gram, x[first], f[first], x[last], g, group)
+        (x1, x2), (f1, f2) = _first_and_last(x), _first_and_last(f)
+        group = 0 if len(x) == 2 else self.noise_per_z
+        kernel = self.kernel.resolve(x1, x2, group)
+        return pair_mean(kernel.gram, x1, f1, x2, _solve_covariance(x1, f2) if self.inverse_covariance else f2, group)
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None
         if self.log_density_horizon is None:
             return self.log_density_weight
         return jnp.where(step < self.log_density_horizon, self.log_density_weight, 0)
+
+
+def _first_and_last(batches: Float[Array, "r n d"]) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+    # The transpose of a split is one concatenation; that of two slices is two padded copies and their sum.
+    parts = [part[0] for part in jnp.split(batches, len(batches))]
+    return parts[0], parts[-1]
 
 
 def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
@@ -160,5 +169,4 @@ def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[A
 def _stein_ratio(x: Float[Array, "r n d"], score: Float[Array, "r n d"]) -> Scalar:
     """−E⟨s_p(x), x − E x⟩ / d: 1 at q = p by Stein's identity, c² for a Gaussian c times too wide."""
     x, score = lax.stop_gradient((x, score))
-    centred = x - jnp.mean(x, axis=(0, 1))
-    return -jnp.sum(score * centred) / x.size
+    return -jnp.mean(score[0] * (x[0] - jnp.mean(x[-1], axis=0)))

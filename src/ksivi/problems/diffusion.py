@@ -36,17 +36,27 @@ class Diffusion(AbstractProblem):
 
 
 class PathDensity(eqx.Module):
-    r"""log p(x, y) = −Σₜ (xₜ₊₁ − xₜ − b(xₜ) Δt)² / (2 Δt) − Σₖ (yₖ − x_{5k})² / (2 · 0.1²), with Δt = 1/d."""
+    r"""log p(x, y) = −Σₜ (xₜ₊₁ − xₜ − b(xₜ) Δt)² / (2 Δt) − Σₖ (yₖ − x_{5k})² / (2 · 0.1²), with Δt = 1/d.
 
-    observations: Float[Array, " m"]
+    Observations stand at their time steps with a precision of 0 at the others: elementwise code differentiates
+    twice at half the price of strided slices.
+    """
+
+    observed: Float[Array, " d"]
+    precision: Float[Array, " d"]
     drift: Drift = eqx.field(static=True)
+
+    def __init__(self, observations: Float[np.ndarray, " m"], dim: int, drift: Drift):
+        slots = np.arange(_EVERY - 1, dim, _EVERY)
+        self.observed = jnp.zeros(dim).at[slots].set(observations)
+        self.precision = jnp.zeros(dim).at[slots].set(_NOISE**-2)
+        self.drift = drift
 
     def __call__(self, x: Float[Array, " d"]) -> Scalar:
         dt = 1 / len(x)
-        before = jnp.concatenate([jnp.zeros(1, x.dtype), x[:-1]])
+        before = jnp.pad(x[:-1], (1, 0))
         steps = x - before - _drift(before, self.drift) * dt
-        observed = x[_EVERY - 1 :: _EVERY]
-        return -jnp.sum(steps**2) / (2 * dt) - jnp.sum((self.observations - observed) ** 2) / (2 * _NOISE**2)
+        return -jnp.sum(steps**2 / dt + self.precision * (self.observed - x) ** 2) / 2
 
 
 def diffusion(
@@ -76,9 +86,9 @@ def diffusion(
     observations = simulate(dim, seed) if observations is None else np.asarray(observations, float)
     if observations.shape != (dim // _EVERY,):
         raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {observations.shape}")
-    density = PathDensity(jnp.asarray(observations, jnp.result_type(float)), drift)
+    density = PathDensity(observations, dim, drift)
     draws = None if reference is None else as_samples(reference, "reference", dim)
-    return Diffusion("diffusion", Target(density, dim), density.observations, draws)
+    return Diffusion("diffusion", Target(density, dim), jnp.asarray(observations), draws)
 
 
 def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:

@@ -33,8 +33,8 @@ def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
         return ("cycle", above.index(id(value)))
     above = (*above, id(value))
     if isinstance(value, types.FunctionType):
-        parts = (value.__defaults__, value.__kwdefaults__, tuple(c.cell_contents for c in value.__closure__ or ()))
-        return (value.__code__, _fingerprint(parts, above))
+        cells = tuple(_contents(cell) for cell in value.__closure__ or ())
+        return (value.__code__, _fingerprint((value.__defaults__, value.__kwdefaults__, cells), above))
     if isinstance(value, types.MethodType):
         return (value.__func__, _fingerprint(value.__self__, above))
     if isinstance(value, functools.partial):
@@ -47,6 +47,13 @@ def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
         array = np.asarray(value)
         return (array.dtype.str, array.shape, array.tobytes())
     return _Itself(value)
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet assigned
+        return None
 
 
 class _Itself:
