@@ -13,7 +13,7 @@ Pairs = Float[Array, "n m"]
 
 def squared_euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
     """‖xᵢ − yⱼ‖² = ‖xᵢ‖² + ‖yⱼ‖² − 2⟨xᵢ, yⱼ⟩ on centred points, so that an offset costs no digits."""
-    centre = lax.stop_gradient(jnp.mean(y, axis=0))
+    centre = lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))
     x, y = x - centre, y - centre
     with full_precision():
         products = x @ y.T

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -47,6 +48,7 @@ def counted(rows: Int[Array, " r"], m: int, group: int) -> Bool[Array, "r m"] | 
     return (rows // group)[:, None] != (jnp.arange(m) // group)[None, :]
 
 
+@eqx.filter_jit
 def lower_median_pair(
     spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0
 ) -> tuple[Int[Array, ""], Int[Array, ""]]:

@@ -27,13 +27,18 @@ def order_statistic(exceeds: Callable[[Scalar, Offsets], Bool[Array, " t"]], dty
     - `exceeds`: maps an origin and offsets to whether more than `rank` keys lie below origin + offset, for each offset.
     - `dtype`: float32 or float64.
     """
-    integer = _integer(dtype)
-    key, low = jnp.zeros((), integer), 8 * dtype.itemsize - 1
-    while low > 0:
-        digit = min(_digit_bits(), low)
-        low -= digit
-        offsets = jnp.arange(1, 2**digit, dtype=integer) << low
-        key = key + (jnp.sum(~exceeds(key, offsets), dtype=integer) << low)
+    integer, digit = _integer(dtype), _digit_bits()
+    passes = -(-(8 * dtype.itemsize - 1) // digit)
+    digits = jnp.arange(1, 2**digit, dtype=jnp.dtype(f"u{integer.name}"))
+
+    def settle(i: Scalar, key: Scalar) -> Scalar:
+        low = digit * (passes - 1 - i)
+        # The top digit may reach into the sign bit, where no key is: such offsets stand above all keys.
+        offsets = jnp.minimum(digits << low, jnp.iinfo(integer).max).astype(integer)
+        return key + (jnp.sum(~exceeds(key, offsets), dtype=integer) << low)
+
+    # Few passes are written out, for the compiler to fuse; many are a loop, for it to be quick.
+    key = lax.fori_loop(0, passes, settle, jnp.zeros((), integer), unroll=passes <= 8)
     return lax.bitcast_convert_type(key, dtype)
 
 

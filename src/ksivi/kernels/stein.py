@@ -28,7 +28,7 @@ def stein_gram(
     """
     r2 = squared_euclidean(x, y)
     k, slope, curvature = kernel.radial(r2)
-    centre = jnp.mean(y, axis=0)
+    centre = jnp.mean(y, axis=0, keepdims=True)
     x, y = x - centre, y - centre
     with full_precision():
         along_s = jnp.sum(s * x, axis=1)[:, None] - s @ y.T

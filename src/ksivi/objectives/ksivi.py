@@ -103,7 +103,7 @@ class KSIVI(AbstractObjective):
             per_batch //= batches
         z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
         rows = jax.vmap(target.draw_rows)(jax.random.split(rows_key, batches)) if target.is_minibatched else None
-        return Draws(z.reshape(batches, per_batch, -1), xi.reshape(batches, -1, family.dim), rows)
+        return Draws(z.reshape(batches, per_batch, z.shape[1]), xi.reshape(batches, -1, family.dim), rows)
 
     def prepare(self, state, draws, target, family, step):
         return state
@@ -131,7 +131,9 @@ class KSIVI(AbstractObjective):
 
     def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
         """Samples and conditional scores of all batches, through the network at once."""
-        x, score = family.transport((draws.z.reshape(-1, draws.z.shape[2]), draws.xi.reshape(-1, family.dim)))
+        batches, per_batch, mixing_dim = draws.z.shape
+        z, xi = draws.z.reshape(batches * per_batch, mixing_dim), draws.xi.reshape(-1, family.dim)
+        x, score = family.transport((z, xi))
         return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
 
     def _evaluate(self, target: Target, x: Float[Array, "n d"]) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
@@ -169,4 +171,4 @@ def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[A
 def _stein_ratio(x: Float[Array, "r n d"], score: Float[Array, "r n d"]) -> Scalar:
     """−E⟨s_p(x), x − E x⟩ / d: 1 at q = p by Stein's identity, c² for a Gaussian c times too wide."""
     x, score = lax.stop_gradient((x, score))
-    return -jnp.mean(score[0] * (x[0] - jnp.mean(x[-1], axis=0)))
+    return -jnp.mean(score[0] * (x[0] - jnp.mean(x[-1], axis=0, keepdims=True)))

@@ -2,7 +2,7 @@
 
 from .base import AbstractProblem
 from .diffusion import diffusion
-from .toys import banana, multimodal, x_shaped
+from .toys import Toy, banana, multimodal, x_shaped
 from .waveform import waveform
 
-__all__ = ["AbstractProblem", "banana", "diffusion", "multimodal", "waveform", "x_shaped"]
+__all__ = ["AbstractProblem", "Toy", "banana", "diffusion", "multimodal", "waveform", "x_shaped"]

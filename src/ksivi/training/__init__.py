@@ -1,6 +1,6 @@
 """Training: one loop for every objective."""
 
 from .progress import ProgressBar
-from .train import Chunk, train
+from .train import Callback, Chunk, train
 
-__all__ = ["Chunk", "ProgressBar", "train"]
+__all__ = ["Callback", "Chunk", "ProgressBar", "train"]

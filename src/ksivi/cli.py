@@ -1,0 +1,129 @@
+"""The command line: `ksivi demo`. Results on stdout, everything else on stderr."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from . import __version__
+from ._checks import as_choice, as_count
+
+BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 2, 3, 130
+
+app = typer.Typer(
+    help="Kernel semi-implicit variational inference: from a log density to posterior draws.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+_notes = Console(stderr=True)
+
+
+def main() -> None:
+    """Runs the command line; bad input is one clear line and exit code 2."""
+    try:
+        app()
+    except (ValueError, ImportError) as error:
+        _notes.print(f"error: {error}", style="bold red", markup=False, highlight=False)
+        sys.exit(BAD_INPUT)
+    except KeyboardInterrupt:
+        _notes.print("interrupted")
+        sys.exit(INTERRUPTED)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ksivi {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Kernel semi-implicit variational inference: from a log density to posterior draws."""
+
+
+@app.command()
+def demo(
+    steps: Annotated[int | None, typer.Option(help="Training steps for each toy; 15,000 unless given.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
+    target: Annotated[str, typer.Option(help="banana, multimodal, x-shaped, or all.")] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> None:
+    """Fit the paper's three toys, compare with exact draws, and draw them.
+
+    Example: ksivi demo --target banana --steps 5000
+    """
+    from . import demo as demonstration
+    from .report import draws_and_contours
+    from .training import ProgressBar
+
+    steps = demonstration.STEPS if steps is None else as_count(steps, "--steps")
+    as_count(seed, "--seed", minimum=0)
+    as_choice(target, "--target", ("all", *demonstration.TOYS))
+    figure = _figure_path(out)
+    began, shown = time.perf_counter(), []
+    for name in demonstration.TOYS if target == "all" else (target,):
+        problem = demonstration.TOYS[name]()
+        bar = ProgressBar(f"{name:<10}")
+        try:
+            fit = demonstration.fit_toy(seed, problem, steps, [bar])
+        finally:
+            bar.close()
+        shown.append(demonstration.compare(seed, problem, fit))
+        if fit.status.kind == "interrupted":
+            break
+    draws_and_contours(figure, [(s.problem.name, s.problem.target, s.draws) for s in shown])
+    if as_json:
+        typer.echo(json.dumps(_as_record(shown, figure, time.perf_counter() - began)))
+    else:
+        Console().print(_as_table(shown))
+        _notes.print(f"figure: {figure}   total: {time.perf_counter() - began:.0f} s", highlight=False)
+    raise typer.Exit(_exit_code([s.fit.status.kind for s in shown]))
+
+
+def _figure_path(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out must be a folder that can be written, got {out}: {error.strerror}") from error
+    return out / "toys.png"
+
+
+def _as_table(shown: list) -> Table:
+    table = Table(title="KSIVI on the paper's toys (floor: exact draws against exact draws)")
+    table.add_column("problem")
+    for name in ("KL(q‖p)", "MMD", "floor", "sliced W₂", "floor", "seconds"):
+        table.add_column(name, justify="right")
+    table.add_column("status")
+    for s in shown:
+        numbers = [f"{value:.4f}" for value in s.distances.values()]
+        table.add_row(s.problem.name, *numbers, f"{s.fit.cost.seconds:.1f}", s.fit.status.kind)
+    return table
+
+
+def _as_record(shown: list, figure: Path, seconds: float) -> dict:
+    runs = {
+        s.problem.name: {
+            "status": str(s.fit.status),
+            **s.distances,
+            "seconds": s.fit.cost.seconds,
+            "steps": s.fit.cost.steps,
+            "score_evals": s.fit.cost.score_evals,
+        }
+        for s in shown
+    }
+    return {"problems": runs, "figure": str(figure), "seconds": seconds}
+
+
+def _exit_code(kinds: list[str]) -> int:
+    if "interrupted" in kinds:
+        return INTERRUPTED
+    return NOT_TRUSTED if "diverged" in kinds else 0

@@ -1,0 +1,68 @@
+"""Figures."""
+
+import os
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..targets import Target
+
+_INK, _GRID = "#1a1a1a", 200
+
+
+def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray]]) -> None:
+    """The density of two-dimensional draws in blue, with contours of the target in black, a panel a problem.
+
+    **Arguments:**
+
+    - `path`: where to write; the ending decides the format.
+    - `panels`: title, target and draws of each.
+    """
+    plt = _pyplot()
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.7), squeeze=False, layout="constrained")
+    for axis, (title, target, draws) in zip(axes[0], panels, strict=True):
+        low, high = _frame(draws)
+        axis.hist2d(draws[:, 0], draws[:, 1], bins=120, range=list(zip(low, high, strict=True)), cmap="Blues", density=True)
+        x, y, density = _density(target, low, high)
+        levels = _mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
+        axis.contour(x, y, density, levels=levels, colors=_INK, linewidths=0.8, alpha=0.8)
+        axis.set_title(title, fontsize=11)
+        axis.tick_params(labelsize=8, length=2)
+        for side in ("top", "right"):
+            axis.spines[side].set_visible(False)
+    figure.supxlabel("draws in blue; contours of the target hold 20, 40, 60, 80 and 95% of its mass", fontsize=9)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _frame(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.quantile(draws, [0.002, 0.998], axis=0)
+    margin = 0.15 * (high - low)
+    return low - margin, high + margin
+
+
+def _density(target: Target, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x, y = (np.linspace(a, b, _GRID) for a, b in zip(low, high, strict=True))
+    points = jnp.stack(jnp.meshgrid(jnp.asarray(x, float), jnp.asarray(y, float)), axis=-1).reshape(-1, 2)
+    log_density = np.asarray(jax.jit(jax.vmap(target.log_density))(points), np.float64)
+    return x, y, np.exp(log_density - log_density.max()).reshape(_GRID, _GRID)
+
+
+def _mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
+    """The heights whose superlevel sets hold the given shares of the mass."""
+    heights = np.sort(density.ravel())[::-1]
+    shares = np.cumsum(heights) / heights.sum()
+    return [float(heights[np.searchsorted(shares, mass)]) for mass in masses]
+
+
+def _pyplot():
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("figures need matplotlib: pip install 'ksivi[plot]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt

@@ -1,0 +1,33 @@
+"""Fixtures: reference data beside the checkout, float64 on request, strict rank promotion."""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def x64():
+    """Runs a test in float64."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=["float32", "float64"])
+def dtype(request):
+    """Runs a test in both precisions."""
+    with jax.enable_x64(request.param == "float64"):
+        yield jnp.dtype(request.param)
+
+
+@pytest.fixture(scope="session")
+def data():
+    """The folder of development data; tests that need it skip where it is not."""
+    folder = Path(os.environ.get("KSIVI_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no development data: set KSIVI_DATA ({folder} does not exist)")
+    return folder

@@ -1,0 +1,211 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import truth
+
+import ksivi
+from ksivi.kernels import IMQ, Fixed, Gaussian, Laplace, Matern, Median, Riesz, Sum, pair_mean, pairwise, stein_gram, stein_mean
+
+KERNELS = {
+    "gaussian": Gaussian,
+    "imq": IMQ,
+    "laplace": Laplace,
+    "riesz": Riesz,
+    "matern12": lambda h=None: Matern(h, nu=0.5),
+    "matern32": lambda h=None: Matern(h, nu=1.5),
+    "matern52": lambda h=None: Matern(h, nu=2.5),
+}
+SMOOTH = ("gaussian", "imq", "matern52")
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
+
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+
+
+def points(seed, n, m, d=5, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)).astype(dtype), (0.3 + rng.normal(size=(m, d))).astype(dtype)
+
+
+@every_kernel
+def test_gram_equals_the_double_loop(name, dtype):
+    x, y = points(0, 17, 23, dtype=dtype)
+    gram = KERNELS[name](Fixed(1.7)).gram(jnp.asarray(x), jnp.asarray(y))
+    assert gram.dtype == dtype
+    np.testing.assert_allclose(gram, truth.gram(name, x, y, 1.7), rtol=TOLERANCE[dtype.name], atol=TOLERANCE[dtype.name])
+
+
+@every_kernel
+@pytest.mark.parametrize("shape", [(17, 23), (16, 16)])
+def test_median_over_cross_pairs(name, shape, dtype):
+    x, y = points(1, *shape, dtype=dtype)
+    resolved = KERNELS[name]().resolve(jnp.asarray(x), jnp.asarray(y))
+    expected = truth.median_bandwidth(truth.spreads(name, x, y), len(x))
+    np.testing.assert_allclose(resolved.h, expected, rtol=TOLERANCE[dtype.name])
+
+
+@every_kernel
+@pytest.mark.parametrize("n", [15, 16])
+def test_median_leaves_out_the_diagonal_of_one_sample(name, n, dtype):
+    x, _ = points(2, n, 1, dtype=dtype)
+    spreads = truth.spreads(name, x, x)
+    off_diagonal = spreads[~np.eye(n, dtype=bool)]
+    resolved = KERNELS[name]().resolve(jnp.asarray(x), jnp.asarray(x), 1)
+    np.testing.assert_allclose(resolved.h, truth.median_bandwidth(off_diagonal, n), rtol=TOLERANCE[dtype.name])
+
+
+def test_median_over_all_pairs_counts_the_diagonal(x64):
+    x, _ = points(3, 4, 1)
+    resolved = Gaussian(Median(all_pairs=True)).resolve(jnp.asarray(x), jnp.asarray(x), 1)
+    np.testing.assert_allclose(resolved.h, truth.median_bandwidth(truth.spreads("gaussian", x, x), 4), rtol=1e-12)
+
+
+def test_bandwidth_is_one_where_the_median_is_zero():
+    x = jnp.zeros((6, 2)).at[0].set(1.0)
+    assert Gaussian().resolve(x, x, 1).h == 1
+    gradient = jax.jit(jax.grad(lambda x: Gaussian().resolve(x, x, 1).gram(x, x).sum()))(x)
+    assert jnp.all(jnp.isfinite(gradient))
+
+
+@pytest.mark.parametrize("digit_bits", [1, 4, 8])
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1.0, 1e30])
+def test_median_is_exact_at_any_scale_and_radix(monkeypatch, digit_bits, scale, dtype):
+    monkeypatch.setattr("ksivi.kernels.select._digit_bits", lambda: digit_bits)
+    values = jnp.asarray(scale * np.random.default_rng(0).exponential(size=(13, 11)), dtype)
+    rows = jnp.arange(13, dtype=dtype)[:, None]
+    look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
+    i, j = pairwise.lower_median_pair(look_up, rows, jnp.zeros((11, 1), dtype))
+    assert values[i, j] == np.sort(np.asarray(values).ravel())[(values.size - 1) // 2]
+
+
+@every_kernel
+def test_gradient_flows_through_the_median(name, x64):
+    """Against a sort-based median, whose gradient is that of the entry it selects."""
+    x, y = (jnp.asarray(a) for a in points(4, 9, 9))
+
+    def by_sorting(x):
+        kernel = KERNELS[name]()
+        ordered = jnp.sort(kernel.spread(x, y).ravel())
+        h = ordered[(ordered.size - 1) // 2] / jnp.log(len(x) + 1)
+        return jnp.sum(jnp.cos(kernel.profile(kernel.spread(x, y) / h)))
+
+    ours = jax.grad(lambda x: jnp.sum(jnp.cos(KERNELS[name]().resolve(x, y).gram(x, y))))(x)
+    np.testing.assert_allclose(ours, jax.grad(by_sorting)(x), rtol=1e-9, atol=1e-12)
+
+
+def test_stop_gradient_detaches_the_median(x64):
+    x, y = (jnp.asarray(a) for a in points(5, 8, 8))
+    h = Gaussian().resolve(x, y).h
+    detached = jax.grad(lambda x: Gaussian(Median(stop_gradient=True)).resolve(x, y).gram(x, y).sum())(x)
+    fixed = jax.grad(lambda x: Gaussian(Fixed(h)).gram(x, y).sum())(x)
+    flowing = jax.grad(lambda x: Gaussian().resolve(x, y).gram(x, y).sum())(x)
+    np.testing.assert_allclose(detached, fixed, rtol=1e-12)
+    assert not np.allclose(flowing, fixed, rtol=1e-2)
+
+
+@pytest.mark.parametrize(("name", "group"), [*((name, 0) for name in KERNELS), ("imq", 1), ("laplace", 3)])
+def test_tiles_equal_one_block(monkeypatch, name, group, x64):
+    x, other = (jnp.asarray(a) for a in points(6, 21, 21))
+
+    def value(x):
+        y = other if group == 0 else x
+        kernel = KERNELS[name]().resolve(x, y, group)
+        return pair_mean(kernel.gram, x, jnp.sin(x), y, jnp.cos(y), group)
+
+    whole = jax.jit(jax.value_and_grad(value))(x)
+    for tile in (1, 21 * 4):
+        monkeypatch.setattr(pairwise, "TILE", tile)
+        jax.clear_caches()
+        tiled = jax.jit(jax.value_and_grad(value))(x)
+        np.testing.assert_allclose(tiled[0], whole[0], rtol=1e-11)
+        np.testing.assert_allclose(tiled[1], whole[1], rtol=1e-9, atol=1e-14)
+
+
+@every_kernel
+def test_no_tensor_of_pairs_times_dimensions(name):
+    n, d = 128, 64
+    x = jax.random.normal(jax.random.key(0), (n, d))
+
+    def value(x):
+        kernel = KERNELS[name]().resolve(x, x, 1)
+        return pair_mean(kernel.gram, x, x, x, x, 1)
+
+    shapes = [v.aval.shape for v in _all_values(jax.make_jaxpr(jax.value_and_grad(value))(x).jaxpr)]
+    assert len(shapes) > 50
+    assert max(np.prod(shape, dtype=int) for shape in shapes) <= n * n
+
+
+def _all_values(jaxpr):
+    for equation in jaxpr.eqns:
+        yield from equation.outvars
+        for parameter in jax.tree.leaves(equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
+            inner = getattr(parameter, "jaxpr", parameter)
+            if hasattr(inner, "eqns"):
+                yield from _all_values(inner)
+
+
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "riesz"])
+def test_an_offset_costs_no_digits(name):
+    x, y = points(7, 30, 30, dtype=np.float32)
+    here = KERNELS[name](Fixed(2.0)).gram(jnp.asarray(x), jnp.asarray(y))
+    there = KERNELS[name](Fixed(2.0)).gram(jnp.asarray(x) + 1000, jnp.asarray(y) + 1000)
+    np.testing.assert_allclose(here, there, atol=1e-3)
+
+
+def test_sums_of_kernels(x64):
+    x, y = (jnp.asarray(a) for a in points(8, 7, 9))
+    parts = [Gaussian(Median(scale=0.5)), IMQ(), Laplace(Fixed(3.0))]
+    total = Sum(parts, [1.0, 2.0, 0.5]).resolve(x, y).gram(x, y)
+    expected = sum(w * k.resolve(x, y).gram(x, y) for w, k in zip([1.0, 2.0, 0.5], parts, strict=True))
+    np.testing.assert_allclose(total, expected, rtol=1e-12)
+
+
+def test_a_kernel_can_be_called_on_two_points(x64):
+    x, y = jnp.arange(3.0), jnp.ones(3)
+    np.testing.assert_allclose(Gaussian(Fixed(2.0))(x, y), np.exp(-1.0))
+    with pytest.raises(ValueError, match="resolve"):
+        Gaussian()(x, y)
+
+
+@pytest.mark.parametrize("name", [*SMOOTH, "sum"])
+def test_stein_kernel_equals_autodiff(name, x64):
+    x, y = (jnp.asarray(a) for a in points(9, 6, 8, d=3))
+    kernel = Sum([Gaussian(Fixed(2.0)), IMQ(Fixed(1.0))], [0.3, 0.7]) if name == "sum" else KERNELS[name](Fixed(1.3))
+    s, t = jnp.sin(x), jnp.cos(y)
+
+    def pair(x, s, y, t):
+        grad_x, grad_y = jax.grad(kernel, argnums=0), jax.grad(kernel, argnums=1)
+        mixed = jnp.trace(jax.jacfwd(grad_x, argnums=1)(x, y))
+        return s @ t * kernel(x, y) + s @ grad_y(x, y) + t @ grad_x(x, y) + mixed
+
+    expected = jax.vmap(lambda a, b: jax.vmap(lambda c, d: pair(a, b, c, d))(y, t))(x, s)
+    np.testing.assert_allclose(stein_gram(kernel, x, s, y, t), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_stein_kernel_on_the_diagonal(x64):
+    """The V-statistic needs uₚ(x, x) = ⟨s, s⟩ k(0) − 2 d φ′(0)."""
+    x = jnp.zeros((1, 3))
+    np.testing.assert_allclose(stein_mean(Matern(Fixed(2.0)), x, x + 1.0, group=0), 3 + 6 * 5 / 24, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Laplace(Fixed(1.0)), Riesz(Fixed(1.0)), Matern(Fixed(1.0), nu=1.5)])
+def test_rough_kernels_refuse_to_be_stein_kernels(kernel):
+    with pytest.raises(ValueError, match="twice differentiable"):
+        ksivi.metrics.ksd(jnp.ones((3, 2)), lambda x: -x, kernel=kernel)
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: Fixed(0.0), "h must be a positive number, got 0.0"),
+        (lambda: Fixed(-1), "h must be a positive number, got -1"),
+        (lambda: Median(scale=0.0), "scale must be a positive number"),
+        (lambda: Matern(nu=2.0), "nu must be one of"),
+        (lambda: Sum([]), "weights"),
+        (lambda: Sum([Gaussian()], [1.0, 2.0]), "weights must be one number for each of 1 kernels"),
+        (lambda: Sum([Gaussian()], [-1.0]), "weights must not be negative"),
+    ],
+)
+def test_bad_arguments(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()

@@ -1,0 +1,222 @@
+"""The objective against exact answers: a float64 double loop, closed forms, Stein's identity."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import truth
+from test_kernels import KERNELS, TOLERANCE, every_kernel
+
+import ksivi
+from ksivi.families import Constant, DiagonalGaussian, GaussianMixing, SemiImplicit, trainable
+from ksivi.kernels import Fixed, Gaussian, Median
+
+KEY = jax.random.key(7)
+ESTIMATORS = ("vanilla", "u-statistic")
+
+
+def skewed(x):
+    """A log density with curvature that changes from place to place."""
+    return -0.5 * jnp.sum(x**2) - 0.1 * jnp.sum(x**4) + jnp.sin(x[0])
+
+
+def standard_normal(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def parts(objective, draws, family, target):
+    """Samples, f and log densities in float64 NumPy, from the definitions."""
+    batches = []
+    for z, xi in zip(draws.z, draws.xi, strict=True):
+        z = np.repeat(np.asarray(z), objective.noise_per_z, axis=0)
+        mean = np.asarray(jax.vmap(family.conditional.mean)(jnp.asarray(z)), np.float64)
+        sigma = np.exp(0.5 * np.asarray(jax.vmap(family.conditional.log_var)(jnp.asarray(z)), np.float64))
+        x = mean + sigma * np.asarray(xi, np.float64)
+        score = np.asarray(jax.vmap(target.score)(jnp.asarray(x, z.dtype)), np.float64)
+        batches.append((x, score + np.asarray(xi, np.float64) / sigma))
+    return batches
+
+
+@every_kernel
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("bandwidth", ["fixed", "median"])
+def test_estimators_equal_the_double_loop(name, estimator, bandwidth, dtype):
+    kernel = KERNELS[name](Fixed(2.5)) if bandwidth == "fixed" else KERNELS[name]()
+    objective = ksivi.KSIVI(kernel, estimator, num_samples=12)
+    target = ksivi.Target(skewed, dim=3)
+    family = SemiImplicit.mlp(KEY, dim=3, mixing_dim=2, hidden=(8,), log_var=-0.5)
+    draws = objective.draw(KEY, target, family)
+    loss = jax.jit(lambda: objective.loss(family, None, draws, target, 0)[0])()
+    batches = parts(objective, draws, family, target)
+    (x1, f1), (x2, f2) = batches[0], batches[-1]
+    spreads = truth.spreads(name, x1, x2)
+    counted = np.ones_like(spreads, bool) if estimator == "vanilla" else ~np.eye(12, dtype=bool)
+    h = 2.5 if bandwidth == "fixed" else truth.median_bandwidth(spreads[counted], 12)
+    expected = truth.vanilla(name, x1, f1, x2, f2, h) if estimator == "vanilla" else truth.u_statistic(name, x1, f1, h)
+    assert loss.dtype == dtype
+    np.testing.assert_allclose(loss, expected, rtol=TOLERANCE[dtype.name], atol=TOLERANCE[dtype.name] ** 1.5)
+
+
+def test_pairs_that_share_z_are_left_out(x64):
+    objective = ksivi.KSIVI(Gaussian(Fixed(2.0)), "u-statistic", num_samples=12, noise_per_z=3)
+    target = ksivi.Target(skewed, dim=3)
+    family = SemiImplicit.mlp(KEY, dim=3, mixing_dim=2, hidden=(8,))
+    draws = objective.draw(KEY, target, family)
+    assert draws.z.shape == (1, 4, 2)
+    assert draws.xi.shape == (1, 12, 3)
+    ((x, f),) = parts(objective, draws, family, target)
+    loss = objective.loss(family, None, draws, target, 0)[0]
+    np.testing.assert_allclose(loss, truth.u_statistic("gaussian", x, f, 2.0, noise_per_z=3), rtol=1e-10)
+
+
+def test_options_of_the_released_code(x64):
+    """Annealing, log-density term with its horizon, and the inverse-covariance pair term, from their definitions."""
+    target = ksivi.Target(skewed, dim=2)
+    family = SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(8,))
+    plain = ksivi.KSIVI(Gaussian(Fixed(2.0)), num_samples=10)
+    draws = plain.draw(KEY, target, family)
+    objective = ksivi.KSIVI(
+        Gaussian(Fixed(2.0)),
+        num_samples=10,
+        annealing=ksivi.Annealing(start=0.1, horizon=100),
+        log_density_weight=0.05,
+        log_density_horizon=40,
+        inverse_covariance=True,
+    )
+    for step, beta, weight in ((20, 0.3, 0.05), (50, 0.6, 0.0), (500, 1.0, 0.0)):
+        (x1, f1), (x2, f2) = parts(plain, draws, family, target.tempered(beta))
+        inverse = np.linalg.inv(np.cov(x1, rowvar=False) + 1e-8 * np.eye(2))
+        values = np.asarray(jax.vmap(target.log_density)(jnp.asarray(np.concatenate([x1, x2]))))
+        expected = truth.vanilla("gaussian", x1, f1, x2, f2 @ inverse, 2.0) - weight * beta * values.mean()
+        loss = objective.loss(family, None, draws, target, jnp.asarray(step))[0]
+        np.testing.assert_allclose(loss, expected, rtol=1e-9)
+
+
+def ksd2_between_gaussians(m, log_var, h):
+    r"""KSD² of N(m, diag s²) from N(0, I) with k = exp(−r²/h).
+
+    f(x) = −m + a (x − m) with a = 1/s² − 1; with c = (1 + 4 s²/h)^(−1/2) the factor of a coordinate is
+    E[k] = c, and E[k f f′] = m² c + a² s² (c − c³) / 2.
+    """
+    s2 = jnp.exp(log_var)
+    c = (1 + 4 * s2 / h) ** -0.5
+    own = m**2 * c + (1 / s2 - 1) ** 2 * s2 * (c - c**3) / 2
+    return jnp.sum(own / c) * jnp.prod(c)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_loss_and_gradient_are_unbiased(estimator, x64):
+    m, log_var, h = jnp.array([0.5, -0.3, 0.1]), jnp.array([0.4, -0.6, 0.1]), 3.0
+    target = ksivi.Target(standard_normal, dim=3)
+    objective = ksivi.KSIVI(Gaussian(Fixed(h)), estimator, num_samples=8)
+
+    def estimate(key):
+        def loss(parameters):
+            family = SemiImplicit.location_scale(3, loc=parameters[0], log_var=parameters[1])
+            return objective.loss(family, None, objective.draw(key, target, family), target, 0)[0]
+
+        value, gradient = jax.value_and_grad(loss)((m, log_var))
+        return jnp.concatenate([value[None], *gradient])
+
+    estimates = jax.jit(jax.vmap(estimate))(jax.random.split(KEY, 20_000))
+    value, gradient = jax.value_and_grad(ksd2_between_gaussians, argnums=(0, 1))(m, log_var, h)
+    assert_mean(estimates, jnp.concatenate([value[None], *gradient]))
+
+
+class Scaled(eqx.Module):
+    factor: float
+
+    def __call__(self, z):
+        return self.factor * z
+
+
+def exact_family(a=0.6, dim=3):
+    """q(x|z) = N(√a z, (1 − a) I), z ~ N(0, I): exactly N(0, I)."""
+    log_var = Constant(jnp.full(dim, np.log(1 - a)))
+    return SemiImplicit(GaussianMixing(dim), DiagonalGaussian(Scaled(np.sqrt(a)), log_var))
+
+
+@every_kernel
+def test_stein_identity_of_the_conditional_score(name, x64):
+    """E[k(y, x) (s_p(x) − s_{q(·|z)}(x))] = 0 for q = p."""
+    family = exact_family()
+    y, kernel = jnp.array([[0.3, -0.8, 1.1]]), KERNELS[name](Fixed(2.0))
+    x, conditional_score = jax.jit(lambda: family.transport(family.noise(KEY, 100_000)))()
+    assert_mean(kernel.gram(x, y) * (-x - conditional_score), jnp.zeros(3))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
+    """The posterior of a normal mean, fitted exactly: KSD² is 0."""
+    data = jax.random.normal(jax.random.key(3), (50, 2)) + 1.0
+    log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
+    target = ksivi.Target.from_data(standard_normal, log_likelihood, data, dim=2, batch_size=5)
+    family = SemiImplicit.location_scale(2, loc=data.sum(0) / 51, log_var=-np.log(51.0))
+    objective = ksivi.KSIVI(Gaussian(Fixed(0.1)), estimator, num_samples=10)
+
+    def estimates(share):
+        def estimate(key):
+            draws = objective.draw(key, target, family)
+            rows = jnp.broadcast_to(draws.rows[:1], draws.rows.shape) if share else draws.rows
+            return objective.loss(family, None, draws._replace(rows=rows), target, 0)[0]
+
+        return jax.jit(jax.vmap(estimate))(jax.random.split(KEY, 20_000))[:, None]
+
+    assert_mean(estimates(share=False), jnp.zeros(1))
+    shared = estimates(share=True)
+    assert shared.mean() > 20 * shared.std() / np.sqrt(len(shared))
+
+
+def test_conditional_score_is_the_gradient_of_the_conditional_density(x64):
+    family = SemiImplicit.mlp(KEY, dim=4, mixing_dim=3, hidden=(8, 8), log_var=-1.0, scale="network")
+    z, xi = family.noise(KEY, 6, noise_per_z=2)
+    x, score = family.transport((z, xi))
+    expected = jax.vmap(jax.grad(family.conditional.log_prob))(x, jnp.repeat(z, 2, axis=0))
+    np.testing.assert_allclose(score, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("name", [name for name in KERNELS if name != "riesz"])
+def test_an_offset_of_a_thousand_sd_changes_nothing(name, estimator):
+    objective = ksivi.KSIVI(KERNELS[name](), estimator, num_samples=50)
+
+    def loss(offset):
+        target = ksivi.Target(lambda x: standard_normal(x - offset), dim=3, test_point=jnp.full(3, offset))
+        family = SemiImplicit.location_scale(3, loc=offset + jnp.array([0.5, 0.0, -0.5]), log_var=0.3)
+        return objective.loss(family, None, objective.draw(KEY, target, family), target, 0)[0]
+
+    np.testing.assert_allclose(loss(1000.0), loss(0.0), rtol=1e-3)
+
+
+def test_floor_on_sigma_has_no_gradient_below_it():
+    family = SemiImplicit.location_scale(2, log_var=jnp.array([-5.0, 1.0]), min_log_var=-2.0)
+    objective, target = ksivi.KSIVI(num_samples=20), ksivi.Target(standard_normal, dim=2)
+    params, frozen = eqx.partition(family, trainable(family))
+    draws = objective.draw(KEY, target, family)
+    gradient = jax.grad(lambda p: objective.loss(eqx.combine(p, frozen), None, draws, target, 0)[0])(params)
+    assert gradient.conditional.log_var.value[0] == 0
+    assert gradient.conditional.log_var.value[1] != 0
+    np.testing.assert_allclose(family.sample(KEY, 5_000).std(0)[0], np.exp(-1.0), rtol=0.05)
+
+
+def test_stein_ratio_is_one_at_the_truth_and_c_squared_when_c_times_too_wide():
+    target, objective = ksivi.Target(standard_normal, dim=3), ksivi.KSIVI(num_samples=5_000)
+    for width in (1.0, 3.0):
+        family = SemiImplicit.location_scale(3, log_var=2 * np.log(width))
+        ratio = objective.loss(family, None, objective.draw(KEY, target, family), target, 0)[1]["stein_ratio"]
+        np.testing.assert_allclose(ratio, width**2, rtol=0.05)
+
+
+def test_detached_and_flowing_medians_have_the_same_value(x64):
+    target, family = ksivi.Target(skewed, dim=2), SemiImplicit.mlp(KEY, dim=2, mixing_dim=2)
+    flowing, detached = (ksivi.KSIVI(Gaussian(Median(stop_gradient=s)), num_samples=20) for s in (False, True))
+    draws = flowing.draw(KEY, target, family)
+    np.testing.assert_allclose(
+        flowing.loss(family, None, draws, target, 0)[0], detached.loss(family, None, draws, target, 0)[0], rtol=1e-12
+    )
+
+
+def assert_mean(samples, expected, standard_errors=4):
+    error = samples.std(0) / np.sqrt(len(samples))
+    assert np.all(np.abs(samples.mean(0) - expected) <= standard_errors * error), (samples.mean(0), expected, error)
