@@ -18,6 +18,7 @@ BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 2, 3, 130
 app = typer.Typer(
     help="Kernel semi-implicit variational inference: from a log density to posterior draws.",
     no_args_is_help=True,
+    rich_markup_mode=None,
     add_completion=False,
     pretty_exceptions_enable=False,
 )

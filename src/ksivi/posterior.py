@@ -77,7 +77,7 @@ def load(path: str | os.PathLike) -> Posterior:
 @eqx.filter_jit
 def _sample(posterior: Posterior, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
     x = posterior.family.sample(key, n)
-    return x if posterior.coordinates is None else posterior.coordinates(x)
+    return x if posterior.coordinates is None else jax.vmap(posterior.coordinates)(x)
 
 
 @dataclasses.dataclass(frozen=True)

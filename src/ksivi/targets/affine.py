@@ -15,10 +15,10 @@ class Affine(eqx.Module):
     loc: Float[Array, " d"]
     scale: Float[Array, " d"] | Float[Array, "d d"]
 
-    def __call__(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+    def __call__(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         return self.loc + self.linear(u)
 
-    def linear(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+    def linear(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         with full_precision():
             return u * self.scale if self.scale.ndim == 1 else u @ self.scale.T
 
@@ -39,5 +39,5 @@ class Affine(eqx.Module):
             outer = self.scale if inner.scale.ndim == 1 else self.scale[:, None]
             return Affine(self(inner.loc), outer * inner.scale)
         with full_precision():
-            scale = self.scale * inner.scale if inner.scale.ndim == 1 else self.scale @ inner.scale
+            scale = self.scale * inner.scale[None, :] if inner.scale.ndim == 1 else self.scale @ inner.scale
         return Affine(self(inner.loc), scale)

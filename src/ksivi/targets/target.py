@@ -179,7 +179,7 @@ class Target(eqx.Module):
         beta = beta if self.inverse_temperature is None else self.inverse_temperature * beta
         return self._with(inverse_temperature=beta)
 
-    def to_original(self, u: Float[Array, "*n d"]) -> Float[Array, "*n d"]:
+    def to_original(self, u: Point) -> Point:
         """From this view's coordinates to those of the log density that was given."""
         return u if self.coordinates is None else self.coordinates(u)
 

@@ -83,11 +83,12 @@ def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: in
     """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
     draw = eqx.filter_eval_shape(problem.objective.draw, jax.random.key(0), problem.target, problem.family(params))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
-    longest_block = max(1, min(100, _DRAWN_AHEAD // max(1, size)))
-    length = -(-num_steps // -(-num_steps // chunk_size))
+    longest_block = max(2, min(100, _DRAWN_AHEAD // max(1, size)))
+    # A block of one step is compiled without its loop, and then rounds differently from longer ones.
+    length = max(2, -(-num_steps // -(-num_steps // chunk_size)))
     fewest = -(-length // longest_block)
-    num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * -(-length // n))
-    return num_blocks, -(-length // num_blocks)
+    num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * max(2, -(-length // n)))
+    return num_blocks, max(2, -(-length // num_blocks))
 
 
 def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:

@@ -1,0 +1,192 @@
+"""The price of a step: `python -m benchmarks.step`. One table in one run, comparisons as ratios.
+
+On a CPU: ksivi against the direct PyTorch translation of Algorithm 1 (`benchmarks.torch_ksivi`), in turns, since
+machines are noisy. On a GPU: ksivi alone, for one seed and for several at once. Then memory at large N, the cost of
+the import, and whether new data trace again.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import ksivi
+
+N, HIDDEN = 128, (128, 128)
+
+
+def step_times(dim: int, seeds: int, steps: int, rounds: int, between: Callable[[], None]) -> list[float]:
+    """Milliseconds a step over `rounds` chunks of training, without compilation; `between` runs after each chunk."""
+    problem = ksivi.problems.diffusion(dim)
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim, 100, HIDDEN, log_var=-2.0)
+    times: list[float] = []
+    resumed = [time.perf_counter()]
+
+    def callback(chunk: ksivi.Chunk) -> None:
+        times.append((time.perf_counter() - resumed[0]) / steps * 1e3)
+        between()
+        resumed[0] = time.perf_counter()
+
+    key = jax.random.key(1)
+    ksivi.train(
+        key if seeds == 1 else jax.random.split(key, seeds),
+        problem.target,
+        family,
+        ksivi.KSIVI(num_samples=N),
+        optimizer=optax.adam(2e-4),
+        num_steps=steps * (rounds + 1),
+        chunk_size=steps,
+        callbacks=[callback],
+    )
+    return times[1:]
+
+
+def against_torch(dim: int, steps: int, rounds: int) -> dict:
+    """Both, in turns."""
+    import torch
+
+    from .torch_ksivi import make_step
+
+    torch.set_num_threads(2)
+    torch_step = make_step(np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN)
+    torch_times: list[float] = []
+
+    def between() -> None:
+        began = time.perf_counter()
+        for _ in range(steps // 4):
+            torch_step()
+        torch_times.append((time.perf_counter() - began) / (steps // 4) * 1e3)
+
+    ours = step_times(dim, 1, steps, rounds, between)
+    theirs = torch_times[1:]
+    ratios = [t / k for t, k in zip(theirs, ours, strict=True)]
+    return {"torch_ms": statistics.median(theirs), "ksivi_ms": statistics.median(ours), "ratio": statistics.median(ratios)}
+
+
+class ResidentPeak:
+    """How far this process grew, by looking at its resident memory every few milliseconds."""
+
+    def __enter__(self) -> "ResidentPeak":
+        self._done, self._start = threading.Event(), self._resident()
+        self._peak = self._start
+        self._watcher = threading.Thread(target=self._watch)
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._done.set()
+        self._watcher.join()
+
+    @property
+    def growth(self) -> int:
+        return self._peak - self._start
+
+    def _watch(self) -> None:
+        while not self._done.wait(0.005):
+            self._peak = max(self._peak, self._resident())
+
+    @staticmethod
+    def _resident() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def gradient_memory(n: int = 16_384, dim: int = 100) -> dict:
+    """Peak memory of one KSIVI gradient, median bandwidth included: resident on a CPU, the device's own on a GPU."""
+    problem = ksivi.problems.diffusion(dim)
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim, 100, HIDDEN, log_var=-2.0)
+    options = {"optimizer": optax.adam(2e-4), "chunk_size": 2}
+    ksivi.train(jax.random.key(1), problem.target, family, ksivi.KSIVI(num_samples=8), num_steps=2, **options)
+    with ResidentPeak() as resident:
+        began = time.perf_counter()
+        ksivi.train(jax.random.key(1), problem.target, family, ksivi.KSIVI(num_samples=n), num_steps=2, **options)
+        seconds = time.perf_counter() - began
+    stats = jax.devices()[0].memory_stats()
+    peak = stats["peak_bytes_in_use"] if stats else resident.growth
+    return {"num_samples": n, "dim": dim, "peak_gib": peak / 2**30, "seconds_for_two_steps": seconds}
+
+
+def import_seconds() -> float:
+    """What `import ksivi` adds to `import jax, equinox, optax`, best of five."""
+    code = "import time, jax, equinox, optax; t = time.perf_counter(); import ksivi; print(time.perf_counter() - t)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    return min(float(run.stdout) for run in runs)
+
+
+def retraces() -> int:
+    """How often a second `train` on new data of the same shapes runs the model's Python; 0 is right."""
+    calls = []
+
+    def log_likelihood(x: jax.Array, batch: jax.Array) -> jax.Array:
+        calls.append(None)
+        return -0.5 * jnp.sum((batch - x[None]) ** 2)
+
+    def run(seed: int) -> None:
+        rows = jax.random.normal(jax.random.key(seed), (50, 2))
+        target = ksivi.Target.from_data(log_prior, log_likelihood, rows, dim=2)
+        family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3)
+        ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(), optimizer=optax.adam(1e-3), num_steps=20)
+
+    run(0)
+    first = len(calls)
+    run(1)
+    return len(calls) - first
+
+
+def log_prior(x: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum(x**2)
+
+
+def in_a_process(what: str) -> dict:
+    """Peaks are per process."""
+    done = subprocess.run([sys.executable, "-m", "benchmarks.step", "--only", what], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--only", choices=["memory"])
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    if args.only == "memory":
+        print(json.dumps(gradient_memory()))
+        return
+    gpu = jax.default_backend() != "cpu"
+    record: dict = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "jax": jax.__version__, "steps": {}}
+    print(f"{record['device']}, jax {jax.__version__}: vanilla KSIVI, N = {N}, network [100, 128, 128, d], ms a step", flush=True)
+    for dim in (50, 100, 200):
+        if gpu:
+            row = {
+                "ksivi_ms": statistics.median(step_times(dim, 1, 2_000, args.rounds, lambda: None)),
+                f"ksivi_ms_{args.seeds}_seeds": statistics.median(step_times(dim, args.seeds, 2_000, args.rounds, lambda: None)),
+            }
+        else:
+            row = against_torch(dim, 200, args.rounds)
+        record["steps"][dim] = row
+        print(f"d = {dim:3}  " + "  ".join(f"{name} {value:7.3f}" for name, value in row.items()), flush=True)
+    record["memory"] = gradient_memory() if gpu else in_a_process("memory")
+    print("gradient memory:", json.dumps(record["memory"]), flush=True)
+    record["import_seconds"] = import_seconds()
+    record["retraces"] = retraces()
+    print(f"import ksivi: {record['import_seconds']:.3f} s beyond its dependencies; retraces: {record['retraces']}", flush=True)
+    if args.out:
+        with open(args.out, "w") as file:
+            json.dump(record, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The house: which room may import which, what the core may import, and what an import costs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src" / "ksivi"
+LEAVES = {"_checks", "_numerics", "_archive"}
+ALLOWED = {
+    "targets": set(),
+    "kernels": set(),
+    "families": set(),
+    "posterior": {"targets", "families"},
+    "objectives": {"posterior", "targets", "kernels", "families"},
+    "training": {"posterior", "targets", "families", "objectives"},
+    "metrics": {"kernels"},
+    "problems": {"targets", "metrics"},
+    "report": {"targets"},
+    "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
+    "cli": {"demo", "report", "training"},
+}
+CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+
+
+def room(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def top_imports(path: Path):
+    """(absolute?, dotted name) of everything a file imports at its top level."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Import):
+            yield from ((True, alias.name) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            yield node.level == 0, node.module or ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_rooms_import_one_way(path):
+    depth = len(path.relative_to(ROOT).parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ImportFrom) or node.level != depth:
+            continue
+        names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+        for name in names:
+            assert name in {room(path), "__version__"} | LEAVES | ALLOWED.get(room(path), set()), f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_core_imports_little(path):
+    if room(path) == "cli":
+        return
+    for absolute, name in top_imports(path):
+        package = name.split(".")[0]
+        assert not absolute or package in CORE or package in sys.stdlib_module_names, f"{path} imports {name}"
+
+
+def test_importing_ksivi_is_cheap():
+    """At most 0.3 s beyond its dependencies; the best of several, since machines are noisy. It starts no device."""
+    code = (
+        "import time, jax, equinox, optax; t = time.perf_counter(); import ksivi; s = time.perf_counter() - t;"
+        "from jax._src import xla_bridge; assert not xla_bridge._backends; print(s)"
+    )
+    seconds = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    assert min(seconds) < 0.3
+
+
+def test_files_stay_readable():
+    assert all(len(path.read_text().splitlines()) <= 320 for path in FILES)

@@ -1,0 +1,83 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import truth
+
+import ksivi
+from ksivi import metrics
+
+KEY = jax.random.key(0)
+
+
+def normal(seed, n, d=2, shift=0.0):
+    return shift + jax.random.normal(jax.random.key(seed), (n, d))
+
+
+def test_kl_of_two_gaussians():
+    """KL(N(m, I) ‖ N(0, I)) = ‖m‖²/2; the estimator's standard deviation here is near 0.01."""
+    estimates = [metrics.kl_knn(normal(s, 5_000, shift=0.5), normal(100 + s, 5_000)) for s in range(5)]
+    np.testing.assert_allclose(np.mean(estimates), 0.25, atol=0.03)
+    assert abs(metrics.kl_knn(normal(1, 5_000), normal(2, 5_000))) < 0.05
+
+
+def test_ksd_equals_the_closed_form():
+    """The mean of repeated estimates against KSD²(N(m, I) ‖ N(0, I)) = ‖m‖² (1 + 4/h)^(−d/2) for the Gaussian kernel."""
+    kernel, shift = ksivi.kernels.Gaussian(ksivi.kernels.Fixed(2.0)), 0.4
+    estimates = np.array([metrics.ksd(normal(s, 400, shift=shift), lambda x: -x, kernel=kernel) for s in range(30)])
+    expected = 2 * shift**2 * (1 + 4 / 2.0) ** -1
+    assert abs(estimates.mean() - expected) < 4 * estimates.std() / np.sqrt(30)
+
+
+def test_ksd_is_near_zero_for_exact_draws_and_not_for_others():
+    target = ksivi.problems.banana().target
+    exact = ksivi.problems.banana().reference(KEY, 2_000)
+    assert abs(metrics.ksd(exact, target.score)) < 0.02
+    assert metrics.ksd(exact + 0.5, target.score) > 0.5
+
+
+def test_mmd_equals_the_double_loop():
+    x, y = np.asarray(normal(0, 20), np.float64), np.asarray(normal(1, 25, shift=0.7), np.float64)
+    pooled = np.concatenate([x, y])
+    spreads = truth.spreads("gaussian", pooled, pooled)[~np.eye(45, dtype=bool)]
+    h = np.sort(spreads)[(spreads.size - 1) // 2]
+    means = [truth.gram("gaussian", a, b, h).mean() for a, b in ((x, x), (y, y), (x, y))]
+    expected = np.sqrt(means[0] + means[1] - 2 * means[2])
+    np.testing.assert_allclose(metrics.mmd(x.astype(np.float32), y.astype(np.float32)), expected, rtol=1e-4)
+
+
+def test_sliced_wasserstein_of_a_shift():
+    """A shift by v moves each projection by ⟨θ, v⟩: the mean of ⟨θ, v⟩² is ‖v‖²/d."""
+    x = normal(0, 500, d=3)
+    estimate = metrics.sliced_wasserstein(KEY, x, x + jnp.array([[3.0, 0.0, 0.0]]), num_projections=5_000)
+    np.testing.assert_allclose(estimate, np.sqrt(9 / 3), rtol=0.03)
+    assert metrics.sliced_wasserstein(KEY, x, x) < 1e-6
+
+
+def test_wasserstein_of_a_shift():
+    x = normal(0, 200)
+    np.testing.assert_allclose(metrics.wasserstein(x, x + 1.0), np.sqrt(2), rtol=1e-5)
+    np.testing.assert_allclose(metrics.wasserstein(x, x + 1.0, p=1), np.sqrt(2), rtol=1e-5)
+
+
+def test_exact_wasserstein_is_refused_above_5000_points():
+    with pytest.raises(ValueError, match="at most 5,000 points, got 5,001 and 10"):
+        metrics.wasserstein(normal(0, 5_001), normal(1, 10))
+
+
+def test_missing_extras_are_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ot", None)
+    with pytest.raises(ImportError, match=r"ksivi\[metrics\]"):
+        metrics.wasserstein(normal(0, 5), normal(1, 5))
+
+
+def test_pairwise_metrics_hold_no_matrix_of_all_pairs():
+    """At 100,000 samples such a matrix would be 40 GB; the compiled programs need a few tiles."""
+    import equinox as eqx
+
+    from ksivi.metrics import stein
+
+    x, kernel = jnp.zeros((100_000, 2)), ksivi.kernels.IMQ(ksivi.kernels.Fixed(1.0))
+    for function, arguments in ((stein._ksd2, (x, lambda x: -x, kernel)), (stein._mean_kernel, (kernel, x, x))):
+        compiled = eqx.filter_jit(function.__wrapped__).lower(*arguments).compile().compiled
+        assert compiled.memory_analysis().temp_size_in_bytes < 2**29

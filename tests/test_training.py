@@ -1,0 +1,292 @@
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import ksivi
+from ksivi.training.closures import Structural
+
+KEY = jax.random.key(0)
+MEAN, SD = jnp.array([1.0, -2.0]), jnp.array([0.5, 2.0])
+
+
+def gaussian(x):
+    return -0.5 * jnp.sum(((x - MEAN) / SD) ** 2)
+
+
+def family(key=KEY, dim=2):
+    return ksivi.SemiImplicit.mlp(key, dim=dim, mixing_dim=2, hidden=(16, 16))
+
+
+def train(key=KEY, target=None, start=None, objective=None, **options):
+    options = {"num_steps": 60, "optimizer": optax.adam(1e-2), **options}
+    target = ksivi.Target(gaussian, dim=2) if target is None else target
+    objective = ksivi.KSIVI(num_samples=20) if objective is None else objective
+    return ksivi.train(key, target, family() if start is None else start, objective, **options)
+
+
+def same(a, b):
+    """Whether all arrays of two pytrees are equal to the last bit."""
+    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in pairs)
+
+
+@pytest.mark.parametrize("estimator", ["vanilla", "u-statistic"])
+def test_recovers_a_gaussian(estimator):
+    objective = ksivi.KSIVI(estimator=estimator, num_samples=100)
+    optimizer = optax.adam(optax.cosine_decay_schedule(1e-2, 2_000))
+    fit = train(objective=objective, optimizer=optimizer, num_steps=2_000)
+    draws = fit.posterior.sample(KEY, 20_000)
+    assert np.all(np.abs(draws.mean(0) - MEAN) < 0.1 * SD)
+    np.testing.assert_allclose(draws.std(0), SD, rtol=0.1)
+    assert str(fit.status) == "step limit: ran all 2,000 steps"
+    assert fit.trusted is False
+    assert fit.cost.steps == 2_000
+    assert fit.cost.score_evals == 2_000 * 100 * (2 if estimator == "vanilla" else 1)
+    assert fit.refined is None
+    assert "step limit" in str(fit)
+
+
+def test_history_has_every_step():
+    fit = train(num_steps=70, chunk_size=30)
+    assert list(fit.history["step"]) == list(range(70))
+    assert fit.history["loss"].shape == fit.history["stein_ratio"].shape == (70,)
+    assert np.all(np.isfinite(fit.history["loss"]))
+
+
+def test_chunk_size_changes_nothing():
+    fits = [train(num_steps=61, chunk_size=size) for size in (1, 7, 60, 1_000)]
+    for fit in fits[1:]:
+        assert same(fit.state.params, fits[0].state.params)
+        assert np.array_equal(fit.history["loss"], fits[0].history["loss"])
+
+
+def test_a_resumed_run_equals_an_unbroken_one():
+    options = {"ema": 0.9, "chunk_size": 25}
+    unbroken = train(num_steps=90, **options)
+    first = train(num_steps=40, **options)
+    rest = train(num_steps=90, resume=first.state, **options)
+    assert same(rest.state, unbroken.state)
+    assert np.array_equal(np.concatenate([first.history["loss"], rest.history["loss"]]), unbroken.history["loss"])
+    assert rest.cost.steps == 50
+
+
+def test_resuming_leaves_the_earlier_fit_alone():
+    first = train(num_steps=20)
+    before = jax.tree.map(np.array, first.state)
+    train(num_steps=40, resume=first.state)
+    assert same(before, first.state)
+
+
+def test_progress_changes_nothing():
+    pytest.importorskip("rich")
+    assert same(train(progress=True).state, train(progress=False).state)
+
+
+def test_a_batch_of_keys_equals_the_single_runs():
+    keys = jax.random.split(KEY, 3)
+    fits = train(keys, start=family)
+    assert isinstance(fits, list)
+    for key, fit in zip(keys, fits, strict=True):
+        alone = train(key, start=family)
+        np.testing.assert_allclose(fit.history["loss"], alone.history["loss"], rtol=2e-3, atol=1e-4)
+    assert not np.allclose(fits[0].history["loss"], fits[1].history["loss"])
+
+
+def test_a_batch_of_keys_resumes():
+    keys = jax.random.split(KEY, 2)
+    first = train(keys, num_steps=20, chunk_size=20)
+    rest = train(keys, num_steps=40, chunk_size=20, resume=[fit.state for fit in first])
+    for a, b in zip(rest, train(keys, num_steps=40, chunk_size=20), strict=True):
+        assert same(a.state, b.state)
+
+
+def test_traces_once_whatever_the_chunks_and_not_again_for_new_data():
+    calls = []
+
+    def log_likelihood(x, batch):
+        calls.append(None)
+        return -0.5 * jnp.sum((batch - x[None]) ** 2)
+
+    def run(seed, **options):
+        data = jax.random.normal(jax.random.key(seed), (30, 2))
+        target = ksivi.Target.from_data(gaussian, log_likelihood, data, dim=2)
+        # Everything is made anew, as a loop over data sets would.
+        return train(target=target, start=family(), objective=ksivi.KSIVI(num_samples=20), **options)
+
+    run(0, num_steps=60, chunk_size=60)
+    once = len(calls)
+    run(1, num_steps=60, chunk_size=60)
+    assert len(calls) == once
+    run(1, num_steps=600, chunk_size=60)
+    assert len(calls) == once, "more chunks of the same shape traced again"
+    run(1, num_steps=50 * 13, chunk_size=50)
+    assert len(calls) <= 2 * once
+
+
+def test_optimisers_are_compared_by_what_they_compute():
+    make = lambda rate: optax.chain(  # noqa: E731
+        optax.clip_by_global_norm(1.0), optax.adam(optax.exponential_decay(rate, 1_000, 0.9, staircase=True))
+    )
+    assert Structural(make(1e-3)) == Structural(make(1e-3))
+    assert hash(Structural(make(1e-3))) == hash(Structural(make(1e-3)))
+    assert Structural(make(1e-3)) != Structural(make(1e-4))
+    assert Structural(optax.adam(1e-3)) != Structural(optax.sgd(1e-3))
+    table = jnp.array([1e-2, 1e-3])
+    schedule = lambda table: lambda step: table[step // 10]  # noqa: E731
+    assert Structural(schedule(table)) == Structural(schedule(table + 0))
+    assert Structural(schedule(table)) != Structural(schedule(table + 1))
+
+
+def test_the_average_is_what_the_posterior_uses():
+    average, state = jax.tree.map(np.asarray, family().conditional.mean.weights), None
+    for step in range(1, 6):
+        state = train(num_steps=step, resume=state).state
+        average = jax.tree.map(lambda a, p: 0.9 * a + 0.1 * np.asarray(p), average, state.params.conditional.mean.weights)
+    ours = train(num_steps=5, ema=0.9).posterior.family.conditional.mean.weights
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, average)
+
+
+def test_a_learning_rate_for_each_group():
+    frozen_scale = optax.partition({"mean": optax.adam(1e-2), "scale": optax.set_to_zero()}, ksivi.families.groups)
+    fit = train(optimizer=frozen_scale)
+    assert np.array_equal(fit.posterior.family.conditional.log_var.value, family().conditional.log_var.value)
+    assert not same(fit.posterior.family.conditional.mean, family().conditional.mean)
+
+
+def test_the_floor_is_not_trained():
+    fit = train(optimizer=optax.adamw(1e-2, weight_decay=0.5))
+    assert fit.posterior.family.conditional.min_log_var.value == -20.0
+
+
+def test_whitened_targets_draw_in_the_original_coordinates():
+    target = ksivi.Target(gaussian, dim=2).whitened(MEAN, jnp.diag(SD))
+    start = ksivi.SemiImplicit.location_scale(2)
+    fit = train(target=target, start=start, optimizer=optax.sgd(0.0), num_steps=5)
+    draws = fit.posterior.sample(KEY, 20_000)
+    assert np.all(np.abs(draws.mean(0) - MEAN) < 4 * SD / np.sqrt(20_000))
+    np.testing.assert_allclose(draws.std(0), SD, rtol=0.03)
+
+
+def cliff(x):
+    """Pulls to the right, where its score turns to NaN."""
+    return 10.0 * jnp.sum(x) - 0.005 * jnp.sum(x**2) + 1e-3 * jnp.sqrt(8.0 - jnp.max(x))
+
+
+def kinked_score(x):
+    """Pulls to the right, where it stays finite but its derivative is NaN: the slope of √ at 0 times 0."""
+    return 10.0 - 0.01 * x + jnp.sqrt(jnp.maximum(8.0 - x, 0.0))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("fault", ["loss", "gradient"])
+def test_nan_stops_the_run_and_keeps_the_last_good_parameters(batched, fault):
+    target = ksivi.Target(cliff, dim=2) if fault == "loss" else ksivi.Target.from_score(kinked_score, dim=2)
+    keys = jax.random.split(KEY, 2) if batched else KEY
+    options = {"optimizer": optax.adam(0.1), "num_steps": 1_000, "chunk_size": 100}
+    fits = train(keys, target=target, **options)
+    for fit in fits if batched else [fits]:
+        assert str(fit.status).startswith("diverged: the loss became nan at step ")
+        bad = int(fit.history["step"][-1])
+        assert not np.isfinite(fit.history["loss"][-1])
+        assert np.all(np.isfinite(fit.history["loss"][:-1]))
+        assert fit.state.step == bad - (fault == "gradient")
+        assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 100)))
+        assert fit.trusted is False
+    if not batched:
+        good = train(target=target, **{**options, "num_steps": int(fits.state.step)})
+        assert same(good.state.params, fits.state.params)
+
+
+def test_a_gradient_that_fails_in_the_last_step_is_noticed():
+    target, options = ksivi.Target.from_score(kinked_score, dim=2), {"optimizer": optax.adam(0.1)}
+    last = int(train(target=target, num_steps=1_000, **options).state.step)
+    fit = train(target=target, num_steps=last + 1, **options)
+    assert str(fit.status).startswith(f"diverged: a gradient became NaN or infinite at step {last:,}")
+    assert fit.state.step == last
+
+
+def test_one_diverging_run_leaves_the_others_alone():
+    far_or_near = lambda key: jnp.where(jax.random.bernoulli(key), 0.0, -500.0)  # noqa: E731
+    start = lambda key: ksivi.SemiImplicit.location_scale(2, loc=far_or_near(key))  # noqa: E731
+    fits = train(jax.random.split(KEY, 4), target=ksivi.Target(cliff, dim=2), start=start, optimizer=optax.adam(0.1), num_steps=300)
+    assert {fit.status.kind for fit in fits} == {"diverged", "step limit"}
+    for fit in fits:
+        assert (len(fit.history["loss"]) == 300) == (fit.status.kind == "step limit")
+        assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 10)))
+
+
+def test_runaway_draws_are_noticed():
+    """With the median detached, and no likelihood to hold them, nothing stops the draws from flying apart."""
+    log_density = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
+    objective = ksivi.KSIVI(ksivi.kernels.Gaussian(ksivi.kernels.Fixed(1e-4)), num_samples=20)
+    target = ksivi.Target(log_density, dim=20)
+    start = ksivi.SemiImplicit.location_scale(20)
+    fit = train(target=target, start=start, objective=objective, optimizer=_Outwards(), num_steps=2_000, chunk_size=100)
+    assert str(fit.status).startswith("diverged: the draws ran away")
+    assert fit.posterior.sample(KEY, 1_000).std() < 200
+
+
+def _Outwards():
+    """An optimiser that only ever widens σ."""
+    update = lambda grads, state, params=None: (jax.tree.map(lambda g: jnp.full_like(g, 0.01), grads), state)  # noqa: E731
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def test_throw_raises():
+    target = ksivi.Target(cliff, dim=2)
+    with pytest.raises(RuntimeError, match="diverged: the loss became nan"):
+        train(target=target, optimizer=optax.adam(0.1), num_steps=2_000, throw=True)
+
+
+def test_ctrl_c_keeps_what_there_is():
+    def interrupt(chunk):
+        if chunk.step >= 40:
+            raise KeyboardInterrupt
+
+    fit = train(num_steps=100, chunk_size=20, callbacks=[interrupt])
+    assert str(fit.status) == "interrupted: stopped by the user after 40 of 100 steps"
+    assert same(fit.state, train(num_steps=40, chunk_size=20).state)
+
+
+def test_callbacks_see_the_run_and_may_end_it():
+    seen = []
+
+    def callback(chunk):
+        seen.append(chunk)
+        assert chunk.posteriors()[0].sample(KEY, 3).shape == (3, 2)
+        return chunk.step >= 40
+
+    fit = train(num_steps=100, chunk_size=20, callbacks=[callback])
+    assert [chunk.step for chunk in seen] == [20, 40]
+    assert str(fit.status) == "interrupted: stopped by a callback after 40 of 100 steps"
+    np.testing.assert_allclose(seen[1].loss, fit.history["loss"][20:40].mean(), rtol=1e-5)
+
+
+def test_score_only_targets_train_but_refuse_values():
+    target = ksivi.Target.from_score(lambda x: -(x - MEAN) / SD**2, dim=2)
+    np.testing.assert_allclose(train(target=target).history["loss"], train().history["loss"], rtol=1e-4, atol=1e-6)
+    with pytest.raises(ValueError, match="score only"):
+        train(target=target, objective=ksivi.KSIVI(num_samples=20, log_density_weight=0.1))
+
+
+def test_several_noise_draws_and_sigma_of_z_train():
+    start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(8,), scale="network", log_var=-1.0)
+    objective = ksivi.KSIVI(estimator="u-statistic", num_samples=20, noise_per_z=4)
+    fit = train(start=start, objective=objective)
+    assert np.all(np.isfinite(fit.history["loss"]))
+
+
+def test_float64_end_to_end(x64):
+    fit = train(num_steps=20)
+    assert fit.history["loss"].dtype == np.float64
+    assert fit.posterior.sample(KEY, 3).dtype == jnp.float64
+
+
+def test_no_warning_is_given():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(num_steps=5)
