@@ -70,7 +70,11 @@ def against_torch(dim: int, steps: int, rounds: int) -> dict:
     ours = step_times(dim, 1, steps, rounds, between)
     theirs = torch_times[1:]
     ratios = [t / k for t, k in zip(theirs, ours, strict=True)]
-    return {"torch_ms": statistics.median(theirs), "ksivi_ms": statistics.median(ours), "ratio": statistics.median(ratios)}
+    return {
+        "torch_ms": statistics.median(theirs),
+        "ksivi_ms": statistics.median(ours),
+        "ratio": statistics.median(ratios),
+    }
 
 
 class ResidentPeak:
@@ -166,13 +170,23 @@ def main() -> None:
         print(json.dumps(gradient_memory()))
         return
     gpu = jax.default_backend() != "cpu"
-    record: dict = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "jax": jax.__version__, "steps": {}}
-    print(f"{record['device']}, jax {jax.__version__}: vanilla KSIVI, N = {N}, network [100, 128, 128, d], ms a step", flush=True)
+    record: dict = {
+        "device": jax.devices()[0].device_kind,
+        "cores": os.cpu_count(),
+        "jax": jax.__version__,
+        "steps": {},
+    }
+    print(
+        f"{record['device']}, jax {jax.__version__}: vanilla KSIVI, N = {N}, network [100, 128, 128, d], ms a step",
+        flush=True,
+    )
     for dim in (50, 100, 200):
         if gpu:
             row = {
                 "ksivi_ms": statistics.median(step_times(dim, 1, 2_000, args.rounds, lambda: None)),
-                f"ksivi_ms_{args.seeds}_seeds": statistics.median(step_times(dim, args.seeds, 2_000, args.rounds, lambda: None)),
+                f"ksivi_ms_{args.seeds}_seeds": statistics.median(
+                    step_times(dim, args.seeds, 2_000, args.rounds, lambda: None)
+                ),
             }
         else:
             row = against_torch(dim, 200, args.rounds)
@@ -182,7 +196,10 @@ def main() -> None:
     print("gradient memory:", json.dumps(record["memory"]), flush=True)
     record["import_seconds"] = import_seconds()
     record["retraces"] = retraces()
-    print(f"import ksivi: {record['import_seconds']:.3f} s beyond its dependencies; retraces: {record['retraces']}", flush=True)
+    print(
+        f"import ksivi: {record['import_seconds']:.3f} s beyond its dependencies; retraces: {record['retraces']}",
+        flush=True,
+    )
     if args.out:
         with open(args.out, "w") as file:
             json.dump(record, file, indent=1)

@@ -3,6 +3,7 @@
 Broadcast N × N × d differences, `torch.median` with its gradient, the score by autograd, one Python loop.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 
@@ -28,7 +29,7 @@ class Sampler(torch.nn.Module):
     def __init__(self, widths: list[int], log_var: float):
         super().__init__()
         layers: list[torch.nn.Module] = []
-        for fan_in, fan_out in zip(widths[:-1], widths[1:], strict=True):
+        for fan_in, fan_out in itertools.pairwise(widths):
             layers += [torch.nn.Linear(fan_in, fan_out), torch.nn.ReLU()]
         self.mean = torch.nn.Sequential(*layers[:-1])
         self.log_var = torch.nn.Parameter(torch.full((widths[-1],), log_var))

@@ -47,7 +47,9 @@ def test_rooms_import_one_way(path):
             continue
         names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
         for name in names:
-            assert name in {room(path), "__version__"} | LEAVES | ALLOWED.get(room(path), set()), f"{path} imports {name}"
+            assert name in {room(path), "__version__"} | LEAVES | ALLOWED.get(room(path), set()), (
+                f"{path} imports {name}"
+            )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -65,7 +67,10 @@ def test_importing_ksivi_is_cheap():
         "import time, jax, equinox, optax; t = time.perf_counter(); import ksivi; s = time.perf_counter() - t;"
         "from jax._src import xla_bridge; assert not xla_bridge._backends; print(s)"
     )
-    seconds = [float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout) for _ in range(3)]
+    seconds = [
+        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+        for _ in range(3)
+    ]
     assert min(seconds) < 0.3
 
 

@@ -18,31 +18,70 @@ def target():
 
 
 def train(**changes):
-    arguments = {"key": KEY, "target": target(), "family": FAMILY, "objective": ksivi.KSIVI(num_samples=5), "num_steps": 2}
+    arguments = {
+        "key": KEY,
+        "target": target(),
+        "family": FAMILY,
+        "objective": ksivi.KSIVI(num_samples=5),
+        "num_steps": 2,
+    }
     arguments |= changes
     return ksivi.train(**arguments)
 
 
 BAD = {
-    "a vector log density": (lambda: ksivi.Target(lambda x: -(x**2), dim=2), r"log_density must return one .* shape \(2,\)"),
+    "a vector log density": (
+        lambda: ksivi.Target(lambda x: -(x**2), dim=2),
+        r"log_density must return one .* shape \(2,\)",
+    ),
     "an integer log density": (lambda: ksivi.Target(lambda x: 3, dim=2), "log_density must return one floating scalar"),
-    "NaN at the start": (lambda: ksivi.Target(lambda x: normal(x) * jnp.nan, dim=2), "finite at the test point, got nan"),
+    "NaN at the start": (
+        lambda: ksivi.Target(lambda x: normal(x) * jnp.nan, dim=2),
+        "finite at the test point, got nan",
+    ),
     "-inf at the start": (lambda: ksivi.Target(lambda x: jnp.log(x[0]), dim=2), "finite at the test point, got -inf"),
-    "an infinite score": (lambda: ksivi.Target(lambda x: jnp.sqrt(x[0]), dim=1), "score must be finite at the test point"),
-    "a failing log density": (lambda: ksivi.Target(lambda x: normal(x @ jnp.ones((3, 3))), dim=2), r"failed at a point of shape \(2,\)"),
+    "an infinite score": (
+        lambda: ksivi.Target(lambda x: jnp.sqrt(x[0]), dim=1),
+        "score must be finite at the test point",
+    ),
+    "a failing log density": (
+        lambda: ksivi.Target(lambda x: normal(x @ jnp.ones((3, 3))), dim=2),
+        r"failed at a point of shape \(2,\)",
+    ),
     "no function": (lambda: ksivi.Target(3.0, dim=2), "log_density must be a function, got float"),
     "dim 0": (lambda: ksivi.Target(normal, dim=0), "dim must be a whole number of at least 1, got 0"),
     "dim 2.0": (lambda: ksivi.Target(normal, dim=2.0), r"dim must be a whole number of at least 1, got 2.0 \(float\)"),
-    "a score of another shape": (lambda: ksivi.Target(normal, dim=2, score=lambda x: x[:1]), r"score must return shape \(2,\), .* got shape \(1,\)"),
-    "a score-only of another shape": (lambda: ksivi.Target.from_score(lambda x: jnp.sum(x), dim=2), r"score must return shape \(2,\)"),
-    "a score of the wrong sign": (lambda: ksivi.Target(normal, dim=2, score=lambda x: x), "score disagrees with the gradient"),
+    "a score of another shape": (
+        lambda: ksivi.Target(normal, dim=2, score=lambda x: x[:1]),
+        r"score must return shape \(2,\), .* got shape \(1,\)",
+    ),
+    "a score-only of another shape": (
+        lambda: ksivi.Target.from_score(lambda x: jnp.sum(x), dim=2),
+        r"score must return shape \(2,\)",
+    ),
+    "a score of the wrong sign": (
+        lambda: ksivi.Target(normal, dim=2, score=lambda x: x),
+        "score disagrees with the gradient",
+    ),
     "names": (lambda: ksivi.Target(normal, dim=2, names=["a"]), "names must be 2 different names"),
-    "a test point": (lambda: ksivi.Target(normal, dim=2, test_point=jnp.zeros(3)), "test_point must be 2 floating numbers"),
-    "ragged data": (lambda: ksivi.Target.from_data(normal, lambda x, b: 0.0, {"a": ONES, "b": ONES[:3]}, 2), "same number of rows"),
-    "a large batch": (lambda: ksivi.Target.from_data(normal, lambda x, b: jnp.sum(x), ONES, 2, batch_size=9), "batch_size must be at most the 5 rows"),
+    "a test point": (
+        lambda: ksivi.Target(normal, dim=2, test_point=jnp.zeros(3)),
+        "test_point must be 2 floating numbers",
+    ),
+    "ragged data": (
+        lambda: ksivi.Target.from_data(normal, lambda x, b: 0.0, {"a": ONES, "b": ONES[:3]}, 2),
+        "same number of rows",
+    ),
+    "a large batch": (
+        lambda: ksivi.Target.from_data(normal, lambda x, b: jnp.sum(x), ONES, 2, batch_size=9),
+        "batch_size must be at most the 5 rows",
+    ),
     "an integer pytree": (lambda: ksivi.Target.from_pytree(lambda p: 0.0, {"a": 1}), "must be floating"),
     "an empty pytree": (lambda: ksivi.Target.from_pytree(lambda p: 0.0, {}), "example must hold at least one array"),
-    "a point of another shape": (lambda: target().score(jnp.ones(3)), r"x must be one point of shape \(2,\), got shape \(3,\)"),
+    "a point of another shape": (
+        lambda: target().score(jnp.ones(3)),
+        r"x must be one point of shape \(2,\), got shape \(3,\)",
+    ),
     "an integer point": (lambda: target().score(jnp.arange(2)), "x must hold floating-point numbers, got dtype int32"),
     "a whitening shape": (lambda: target().whitened(jnp.zeros(3), jnp.ones(3)), r"loc must have shape \(2,\)"),
     "num_samples 1": (lambda: ksivi.KSIVI(num_samples=1), "num_samples must be a whole number of at least 2, got 1"),
@@ -55,35 +94,59 @@ BAD = {
     "an array for a key": (lambda: train(key=jnp.zeros(2)), "key must be a JAX random key"),
     "a square of keys": (lambda: train(key=jax.random.split(KEY, (2, 2))), "flat batch of keys"),
     "a family key": (lambda: SemiImplicit.mlp(0, dim=2, mixing_dim=2), "key must be a JAX random key"),
-    "a batch of family keys": (lambda: SemiImplicit.mlp(jax.random.split(KEY), dim=2, mixing_dim=2), "key must be one key"),
+    "a batch of family keys": (
+        lambda: SemiImplicit.mlp(jax.random.split(KEY), dim=2, mixing_dim=2),
+        "key must be one key",
+    ),
     "no steps": (lambda: train(num_steps=0), "num_steps must be a whole number of at least 1, got 0"),
     "negative steps": (lambda: train(num_steps=-5), "num_steps must be a whole number of at least 1, got -5"),
     "a chunk of 0": (lambda: train(chunk_size=0), "chunk_size must be a whole number"),
-    "another dim": (lambda: train(family=SemiImplicit.location_scale(3)), "family must have the target's dim 2, got dim 3"),
+    "another dim": (
+        lambda: train(family=SemiImplicit.location_scale(3)),
+        "family must have the target's dim 2, got dim 3",
+    ),
     "no target": (lambda: train(target=normal), "target must be a ksivi.Target, got function"),
     "no family": (lambda: train(family=None), "family must be a ksivi.SemiImplicit"),
     "no objective": (lambda: train(objective=None), "objective must be one of ksivi's objectives"),
     "ema 1": (lambda: train(ema=1.0), r"ema must be a decay in \[0, 1\), got 1.0"),
     "a resumed nothing": (lambda: train(resume=3), "resume must be the state of a Fit"),
-    "a resume that is done": (lambda: train(resume=train().state), "num_steps must be more than the 2 steps already done"),
+    "a resume that is done": (
+        lambda: train(resume=train().state),
+        "num_steps must be more than the 2 steps already done",
+    ),
     "a resume of too many": (lambda: train(resume=[train().state] * 2), "resume must hold one state a key"),
-    "a start without a score": (lambda: train(target=ksivi.Target(lambda x: jnp.sum(jnp.sqrt(1.5 - x)), dim=2)), "NaN or infinite at .* of 100 draws"),
+    "a start without a score": (
+        lambda: train(target=ksivi.Target(lambda x: jnp.sum(jnp.sqrt(1.5 - x)), dim=2)),
+        "NaN or infinite at .* of 100 draws",
+    ),
     "a scale": (lambda: SemiImplicit.mlp(KEY, 2, 2, scale="z"), "scale must be one of 'global', 'network'"),
     "a width": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)), "widths must be a whole number"),
-    "a log_var": (lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=jnp.zeros(3)), r"log_var must be one number or have shape \(2,\)"),
-    "a mixing sampler": (lambda: SampledMixing(lambda key: jax.random.normal(key)), "sampler must return one floating vector"),
+    "a log_var": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=jnp.zeros(3)),
+        r"log_var must be one number or have shape \(2,\)",
+    ),
+    "a mixing sampler": (
+        lambda: SampledMixing(lambda key: jax.random.normal(key)),
+        "sampler must return one floating vector",
+    ),
     "n": (lambda: train().posterior.sample(KEY, 0), "n must be a whole number of at least 1"),
     "a sampling key": (lambda: train().posterior.sample(1, 5), "key must be a JAX random key"),
     "a flat sample": (lambda: ksivi.metrics.ksd(jnp.ones(5), lambda x: -x), r"x must be an array of shape \(n, d\)"),
     "an integer sample": (lambda: ksivi.metrics.mmd(jnp.ones((5, 2), int), ONES), "x must hold floating-point numbers"),
     "a NaN sample": (lambda: ksivi.metrics.mmd(ONES * jnp.nan, ONES), "x must be finite, got 10 NaN"),
-    "another dim of samples": (lambda: ksivi.metrics.kl_knn(ONES, jnp.ones((5, 3))), r"y must be an array of shape \(n, 2\)"),
+    "another dim of samples": (
+        lambda: ksivi.metrics.kl_knn(ONES, jnp.ones((5, 3))),
+        r"y must be an array of shape \(n, 2\)",
+    ),
     "k": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=5), "k must be less than the 5 samples"),
     "copies": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=2), "copies of one point"),
     "one sample": (lambda: ksivi.metrics.ksd(ONES[:1], lambda x: -x), "at least 2 samples"),
     "a banana": (lambda: ksivi.problems.banana("yellow"), "form must be one of"),
     "a diffusion": (lambda: ksivi.problems.diffusion(3), "dim must be a whole number of at least 5"),
-    "observations": (lambda: ksivi.problems.diffusion(50, observations=jnp.ones(3)), r"observations must have shape \(10,\)"),
+    "observations": (
+        lambda: ksivi.problems.diffusion(50, observations=jnp.ones(3)),
+        r"observations must have shape \(10,\)",
+    ),
     "a data file": (lambda: ksivi.problems.waveform("nowhere.data"), "there is no file nowhere.data"),
     "no reference": (lambda: ksivi.problems.waveform().reference(KEY, 5), "no exact sampler"),
     "a posterior file": (lambda: ksivi.load("nowhere.safetensors"), "there is no file nowhere.safetensors"),

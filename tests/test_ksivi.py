@@ -5,12 +5,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import truth
-from test_kernels import KERNELS, TOLERANCE, every_kernel
 
 import ksivi
+import truth
 from ksivi.families import Constant, DiagonalGaussian, GaussianMixing, SemiImplicit, trainable
 from ksivi.kernels import Fixed, Gaussian, Median
+from test_kernels import KERNELS, TOLERANCE, every_kernel
 
 KEY = jax.random.key(7)
 ESTIMATORS = ("vanilla", "u-statistic")

@@ -2,9 +2,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import truth
 
 import ksivi
+import truth
 from ksivi import metrics
 
 KEY = jax.random.key(0)
@@ -22,7 +22,7 @@ def test_kl_of_two_gaussians():
 
 
 def test_ksd_equals_the_closed_form():
-    """The mean of repeated estimates against KSD²(N(m, I) ‖ N(0, I)) = ‖m‖² (1 + 4/h)^(−d/2) for the Gaussian kernel."""
+    """Repeated estimates against KSD²(N(m, I) ‖ N(0, I)) = ‖m‖² (1 + 4/h)^(−d/2) for the Gaussian kernel."""
     kernel, shift = ksivi.kernels.Gaussian(ksivi.kernels.Fixed(2.0)), 0.4
     estimates = np.array([metrics.ksd(normal(s, 400, shift=shift), lambda x: -x, kernel=kernel) for s in range(30)])
     expected = 2 * shift**2 * (1 + 4 / 2.0) ** -1

@@ -58,7 +58,9 @@ def test_minibatches_scale_the_likelihood_alone_and_are_unbiased(x64):
 
 def test_pytrees_of_parameters():
     example = {"b": jnp.zeros((2, 2)), "a": jnp.zeros(())}
-    target = ksivi.Target.from_pytree(lambda p: -p["a"] ** 2 - jnp.sum(p["b"] * jnp.arange(4.0).reshape(2, 2)), example)
+    target = ksivi.Target.from_pytree(
+        lambda p: -(p["a"] ** 2) - jnp.sum(p["b"] * jnp.arange(4.0).reshape(2, 2)), example
+    )
     assert target.dim == 5
     assert target.layout == (("a", ()), ("b", (2, 2)))
     np.testing.assert_allclose(target.score(jnp.arange(1.0, 6.0)), [-2, 0, -1, -2, -3])

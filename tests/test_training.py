@@ -145,7 +145,9 @@ def test_the_average_is_what_the_posterior_uses():
     average, state = jax.tree.map(np.asarray, family().conditional.mean.weights), None
     for step in range(1, 6):
         state = train(num_steps=step, resume=state).state
-        average = jax.tree.map(lambda a, p: 0.9 * a + 0.1 * np.asarray(p), average, state.params.conditional.mean.weights)
+        average = jax.tree.map(
+            lambda a, p: 0.9 * a + 0.1 * np.asarray(p), average, state.params.conditional.mean.weights
+        )
     ours = train(num_steps=5, ema=0.9).posterior.family.conditional.mean.weights
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, average)
 
@@ -212,7 +214,13 @@ def test_a_gradient_that_fails_in_the_last_step_is_noticed():
 def test_one_diverging_run_leaves_the_others_alone():
     far_or_near = lambda key: jnp.where(jax.random.bernoulli(key), 0.0, -500.0)  # noqa: E731
     start = lambda key: ksivi.SemiImplicit.location_scale(2, loc=far_or_near(key))  # noqa: E731
-    fits = train(jax.random.split(KEY, 4), target=ksivi.Target(cliff, dim=2), start=start, optimizer=optax.adam(0.1), num_steps=300)
+    fits = train(
+        jax.random.split(KEY, 4),
+        target=ksivi.Target(cliff, dim=2),
+        start=start,
+        optimizer=optax.adam(0.1),
+        num_steps=300,
+    )
     assert {fit.status.kind for fit in fits} == {"diverged", "step limit"}
     for fit in fits:
         assert (len(fit.history["loss"]) == 300) == (fit.status.kind == "step limit")

@@ -128,7 +128,7 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
     expected = {field.name for field in dataclasses.fields(cls)}
     if set(fields) != expected:
         raise ValueError(f"{cls.__name__} has fields {sorted(expected)}, the file {sorted(fields)}")
-    module = object.__new__(cls)
+    module: Any = object.__new__(cls)
     for name, value in fields.items():
         object.__setattr__(module, name, value)
     return module

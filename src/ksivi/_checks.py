@@ -36,7 +36,7 @@ def as_count(value: Any, name: str, minimum: int = 1) -> int:
     return int(value)
 
 
-def as_choice(value: Any, name: str, choices: tuple[str, ...]) -> str:
+def as_choice(value: Any, name: str, choices: tuple) -> Any:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
     return value

@@ -10,5 +10,5 @@ def full_precision() -> contextlib.AbstractContextManager:
 
     Accelerators multiply float32 matrices in TF32 by default, which is a relative error of 1e-3 in a score.
     """
-    chosen = jax.config.jax_default_matmul_precision  # pyright: ignore[reportAttributeAccessIssue]
+    chosen = jax.config.values["jax_default_matmul_precision"]
     return contextlib.nullcontext() if chosen is not None else jax.default_matmul_precision("highest")

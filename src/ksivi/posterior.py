@@ -127,7 +127,10 @@ class Fit:
 
     def __str__(self) -> str:
         rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
-        rows += [(name, f"{value:.4g}" if isinstance(value, float) else str(value)) for name, value in self.diagnostics.items()]
+        rows += [
+            (name, f"{value:.4g}" if isinstance(value, float) else str(value))
+            for name, value in self.diagnostics.items()
+        ]
         cost = self.cost
         rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {cost.score_evals:,} score evaluations")]
         width = max(len(name) for name, _ in rows)

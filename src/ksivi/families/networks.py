@@ -1,5 +1,6 @@
 """Maps z ↦ ℝᵈ: the mean and the log variance of the conditional layer."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -36,7 +37,7 @@ class MLP(eqx.Module):
     def __init__(self, key: PRNGKeyArray, widths: Sequence[int], activation: Callable = jax.nn.relu):
         widths = [as_count(width, "widths") for width in widths]
         keys = jax.random.split(key, (len(widths) - 1, 2))
-        shapes = list(zip(widths[:-1], widths[1:], strict=True))
+        shapes = list(itertools.pairwise(widths))
         bounds = [fan_in**-0.5 for fan_in, _ in shapes]
         self.weights = tuple(_uniform(k, s, b) for k, s, b in zip(keys[:, 0], shapes, bounds, strict=True))
         self.biases = tuple(_uniform(k, s[1:], b) for k, s, b in zip(keys[:, 1], shapes, bounds, strict=True))

@@ -70,10 +70,8 @@ class SemiImplicit(eqx.Module):
         mean_key, scale_key = jax.random.split(key)
         widths = (mixing_dim, *hidden, dim)
         start = _vector(log_var, "log_var", dim)
-        if scale == "global":
-            log_var_map = Constant(start)
-        else:
-            log_var_map = MLP(scale_key, widths, activation).with_output(0.1, start)
+        of_z = MLP(scale_key, widths, activation).with_output(0.1, start)
+        log_var_map = Constant(start) if scale == "global" else of_z
         conditional = DiagonalGaussian(MLP(mean_key, widths, activation), log_var_map, min_log_var)
         return cls(GaussianMixing(mixing_dim) if mixing is None else mixing, conditional)
 

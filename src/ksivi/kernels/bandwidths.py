@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .pairwise import Pairwise, lower_median_pair
+from .pairwise import Pairwise, lower_median
 
 
 class AbstractBandwidth(eqx.Module):
@@ -16,7 +16,7 @@ class AbstractBandwidth(eqx.Module):
 
     @abc.abstractmethod
     def resolve(self, spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> "Fixed":
-        """The bandwidth for these samples; `group` as in `lower_median_pair`."""
+        """The bandwidth for these samples; `group` as in `AbstractKernel.resolve`."""
 
 
 class Fixed(AbstractBandwidth):
@@ -71,9 +71,6 @@ class Median(AbstractBandwidth):
 
     def resolve(self, spread, x, y, group):
         group = 0 if self.all_pairs else group
-        i, j = lower_median_pair(spread, lax.stop_gradient(x), lax.stop_gradient(y), group)
-        # Recomputing the selected pair gives the median's gradient without an N×N cotangent.
-        median = spread(x[i][None], y[j][None])[0, 0]
+        median = lower_median(spread, x, y, group)
         h = jnp.where(median > 0, self.scale * median / math.log(len(x) + 1), 1)
         return Fixed(lax.stop_gradient(h) if self.stop_gradient else h)
-

@@ -48,11 +48,26 @@ def counted(rows: Int[Array, " r"], m: int, group: int) -> Bool[Array, "r m"] | 
     return (rows // group)[:, None] != (jnp.arange(m) // group)[None, :]
 
 
+def lower_median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0) -> Scalar:
+    """The lower median, sorted[(M − 1)//2], of the spread over the M pairs that count; its gradient is that entry's."""
+    m, value = len(y), _median_value(spread, lax.stop_gradient(x), lax.stop_gradient(y), group)
+
+    # The entry is taken where it lies, for its gradient. Spreads computed anew may differ in the last bit, so it is
+    # the nearest to the value, not one equal to it.
+    def nearest(best: tuple[Scalar, Scalar], block: tuple[Array, Array]) -> tuple[Scalar, Scalar]:
+        values, where = spread(block[1], y), counted(block[0], m, group)
+        gaps = jnp.abs(lax.stop_gradient(values) - value)
+        gaps = (gaps if where is None else jnp.where(where, gaps, jnp.inf)).reshape(-1)
+        here = jnp.argmin(gaps)
+        closer = gaps[here] < best[0]
+        return jnp.where(closer, gaps[here], best[0]), jnp.where(closer, values.reshape(-1)[here], best[1])
+
+    start = (jnp.asarray(jnp.inf, x.dtype), jnp.asarray(jnp.nan, x.dtype))
+    return fold_rows(nearest, start, (jnp.arange(len(x)), x), m)[1]
+
+
 @eqx.filter_jit
-def lower_median_pair(
-    spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0
-) -> tuple[Int[Array, ""], Int[Array, ""]]:
-    """Indices (i, j) of the pair whose spread is the lower median, sorted[(M − 1)//2], over the pairs that count."""
+def _median_value(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> Scalar:
     m = len(y)
     rank = (num_pairs(len(x), m, group) - 1) // 2
     if rank >= 2**31:
@@ -67,18 +82,7 @@ def lower_median_pair(
 
         return fold_rows(step, jnp.full(offsets.shape, -rank, jnp.int32), rows, m) > 0
 
-    median = order_statistic(exceeds, jnp.result_type(x))
-
-    def find(found: tuple[Array, Array], block: tuple[Array, Array]) -> tuple[Array, Array]:
-        match = spread(block[1], y) == median
-        where = counted(block[0], m, group)
-        match = match if where is None else match & where
-        first = jnp.min(jnp.where(match.reshape(-1), jnp.arange(match.size), match.size))
-        here = first < match.size
-        return jnp.where(here, block[0][0] + first // m, found[0]), jnp.where(here, first % m, found[1])
-
-    zero = jnp.zeros((), rows[0].dtype)
-    return fold_rows(find, (zero, zero), rows, m)
+    return order_statistic(exceeds, x.dtype)
 
 
 def pair_mean(

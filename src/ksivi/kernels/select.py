@@ -20,25 +20,27 @@ def order_statistic(exceeds: Callable[[Scalar, Offsets], Bool[Array, " t"]], dty
     """The non-negative float at a given rank, found from counts alone.
 
     Builds the answer's bits from the top: the largest integer c such that no more than `rank` of the keys are
-    below c is the key at that (0-based) rank. One pass settles `_digit_bits()` bits.
+    below c is the key at that (0-based) rank. One pass settles one digit.
 
     **Arguments:**
 
     - `exceeds`: maps an origin and offsets to whether more than `rank` keys lie below origin + offset, for each offset.
     - `dtype`: float32 or float64.
     """
-    integer, digit = _integer(dtype), _digit_bits()
-    passes = -(-(8 * dtype.itemsize - 1) // digit)
-    digits = jnp.arange(1, 2**digit, dtype=jnp.dtype(f"u{integer.name}"))
+    integer = _integer(dtype)
+    widths = _digit_widths(8 * dtype.itemsize - 1)
 
-    def settle(i: Scalar, key: Scalar) -> Scalar:
-        low = digit * (passes - 1 - i)
-        # The top digit may reach into the sign bit, where no key is: such offsets stand above all keys.
-        offsets = jnp.minimum(digits << low, jnp.iinfo(integer).max).astype(integer)
+    def settle(key: Scalar, low: int | Scalar, width: int) -> Scalar:
+        offsets = jnp.arange(1, 2**width, dtype=integer) << low
         return key + (jnp.sum(~exceeds(key, offsets), dtype=integer) << low)
 
-    # Few passes are written out, for the compiler to fuse; many are a loop, for it to be quick.
-    key = lax.fori_loop(0, passes, settle, jnp.zeros((), integer), unroll=passes <= 8)
+    key, low = jnp.zeros((), integer), sum(widths)
+    if max(widths) == 1:
+        key = lax.fori_loop(0, low, lambda i, key: settle(key, (low - 1 - i).astype(integer), 1), key)
+    else:  # few passes are written out, for the compiler to fuse
+        for width in widths:
+            low -= width
+            key = settle(key, low, width)
     return lax.bitcast_convert_type(key, dtype)
 
 
@@ -55,6 +57,8 @@ def _integer(dtype: jnp.dtype) -> jnp.dtype:
     return jnp.dtype(f"int{8 * dtype.itemsize}")
 
 
-def _digit_bits() -> int:
-    """One bit a pass is the fewest operations (CPU); more are fewer kernel launches (accelerators)."""
-    return 1 if jax.default_backend() == "cpu" else 8
+def _digit_widths(bits: int) -> list[int]:
+    """Bits settled by each pass: single ones are the fewest operations (CPU), several the fewest kernels (GPU)."""
+    widest = 1 if jax.default_backend() == "cpu" else 7
+    passes = -(-bits // widest)
+    return [bits // passes + (i < bits % passes) for i in range(passes)]

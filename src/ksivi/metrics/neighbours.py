@@ -24,14 +24,13 @@ def kl_knn(x: Float[Array, "n d"], y: Float[Array, "m d"], *, k: int = 10) -> fl
     """
     from scipy.spatial import KDTree
 
-    x, y = as_samples(x, "x"), as_samples(y, "y", np.shape(x)[-1])
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    a, b = (np.asarray(s, np.float64) for s in (as_samples(x, "x"), as_samples(y, "y", np.shape(x)[-1])))
     as_count(k, "k")
-    if k > min(len(x) - 1, len(y)):
+    if k > min(len(a) - 1, len(b)):
         raise ValueError(f"k must be less than the {len(x)} samples x and at most the {len(y)} samples y, got {k}")
     # The nearest neighbour of xᵢ among x is xᵢ itself.
-    within = KDTree(x).query(x, k=[k + 1], workers=-1)[0][:, 0]
-    across = KDTree(y).query(x, k=[k], workers=-1)[0][:, 0]
+    within = KDTree(a).query(a, k=[k + 1], workers=-1)[0][:, 0]
+    across = KDTree(b).query(a, k=[k], workers=-1)[0][:, 0]
     if not (within > 0).all() or not (across > 0).all():
         raise ValueError(f"x and y must not hold more than {k} copies of one point: nearest-neighbour distances are 0")
-    return float(x.shape[1] * np.mean(np.log(across / within)) + np.log(len(y) / (len(x) - 1)))
+    return float(a.shape[1] * np.mean(np.log(across / within)) + np.log(len(b) / (len(a) - 1)))

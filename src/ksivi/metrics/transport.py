@@ -27,12 +27,12 @@ def sliced_wasserstein(
     ```
     """
     ot, seed = _pot(), _seed(key)
-    x, y = _pair(x, y)
+    a, b = _pair(x, y)
     as_count(num_projections, "num_projections")
-    directions = ot.sliced.get_random_projections(x.shape[1], num_projections, seed=seed)
+    directions = ot.sliced.get_random_projections(a.shape[1], num_projections, seed=seed)
     parts = np.array_split(directions, -(-num_projections // _PROJECTIONS_AT_ONCE), axis=1)
     powers = [
-        part.shape[1] * ot.sliced_wasserstein_distance(x, y, p=p, projections=part, n_projections=part.shape[1]) ** p
+        part.shape[1] * ot.sliced_wasserstein_distance(a, b, p=p, projections=part, n_projections=part.shape[1]) ** p
         for part in parts
     ]
     return float((sum(powers) / num_projections) ** (1 / p))
@@ -49,13 +49,13 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
     ```
     """
     ot = _pot()
-    x, y = _pair(x, y)
-    if max(len(x), len(y)) > _MOST_POINTS:
+    a, b = _pair(x, y)
+    if max(len(a), len(b)) > _MOST_POINTS:
         raise ValueError(
-            f"x and y must hold at most {_MOST_POINTS:,} points, got {len(x):,} and {len(y):,}: exact transport takes "
+            f"x and y must hold at most {_MOST_POINTS:,} points, got {len(a):,} and {len(b):,}: exact transport takes "
             "memory quadratic and time cubic in them; use sliced_wasserstein, or fewer points"
         )
-    cost = ot.dist(x, y, metric="euclidean") ** p
+    cost = ot.dist(a, b, metric="euclidean") ** p
     return float(ot.emd2([], [], cost, numItermax=10_000_000) ** (1 / p))
 
 

@@ -114,7 +114,7 @@ class KSIVI(AbstractObjective):
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         loss = self._ksd2(x, score - conditional_score)
-        if self.log_density_weight is not None:
+        if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
         return loss, {"stein_ratio": _stein_ratio(x, score)}
 
@@ -136,7 +136,9 @@ class KSIVI(AbstractObjective):
         x, score = family.transport((z, xi))
         return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
 
-    def _evaluate(self, target: Target, x: Float[Array, "n d"]) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
+    def _evaluate(
+        self, target: Target, x: Float[Array, "n d"]
+    ) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
         """Log densities, where the loss needs them, and scores."""
         if self.log_density_weight is None:
             return None, jax.vmap(target.score)(x)

@@ -83,12 +83,12 @@ def diffusion(
     """
     dim = as_count(dim, "dim", minimum=_EVERY)
     as_choice(drift, "drift", ("paper", "released"))
-    observations = simulate(dim, seed) if observations is None else np.asarray(observations, float)
-    if observations.shape != (dim // _EVERY,):
-        raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {observations.shape}")
-    density = PathDensity(observations, dim, drift)
+    y = simulate(dim, seed) if observations is None else np.asarray(observations, float)
+    if y.shape != (dim // _EVERY,):
+        raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {y.shape}")
+    density = PathDensity(y, dim, drift)
     draws = None if reference is None else as_samples(reference, "reference", dim)
-    return Diffusion("diffusion", Target(density, dim), jnp.asarray(observations), draws)
+    return Diffusion("diffusion", Target(density, dim), jnp.asarray(y), draws)
 
 
 def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:

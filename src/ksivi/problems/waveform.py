@@ -43,8 +43,8 @@ def waveform(
 
     **Arguments:**
 
-    - `data`: the authors' `waveform.mat`, which holds their split, or the UCI file `waveform.data`, whose first 400 rows
-        are then the training set. Without it 5,000 rows are drawn by the recipe that made the UCI file.
+    - `data`: the authors' `waveform.mat`, which holds their split, or the UCI file `waveform.data`, whose first 400
+        rows are then the training set. Without it 5,000 rows are drawn by the recipe that made the UCI file.
     - `seed`: of the drawn rows.
     - `reference`: posterior draws to compare with.
 

@@ -24,7 +24,9 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
     figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.7), squeeze=False, layout="constrained")
     for axis, (title, target, draws) in zip(axes[0], panels, strict=True):
         low, high = _frame(draws)
-        axis.hist2d(draws[:, 0], draws[:, 1], bins=120, range=list(zip(low, high, strict=True)), cmap="Blues", density=True)
+        axis.hist2d(
+            draws[:, 0], draws[:, 1], bins=120, range=list(zip(low, high, strict=True)), cmap="Blues", density=True
+        )
         x, y, density = _density(target, low, high)
         levels = _mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
         axis.contour(x, y, density, levels=levels, colors=_INK, linewidths=0.8, alpha=0.8)

@@ -118,4 +118,3 @@ class DataDensity(AbstractDensity):
         if self.batch_size is None:
             return None
         return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
-

@@ -49,7 +49,9 @@ def _compare_scores(density: FunctionDensity, x: Float[Array, " d"]) -> None:
     given, derived = _both_scores(density, x)
     agree = jnp.allclose(given, derived, rtol=1e-2, atol=1e-3 * (1 + jnp.max(jnp.abs(derived))))
     if bool(jnp.all(jnp.isfinite(derived))) and not agree:
-        raise ValueError(f"score disagrees with the gradient of log_density at {_show(x)}: {_show(given)} and {_show(derived)}")
+        raise ValueError(
+            f"score disagrees with the gradient of log_density at {_show(x)}: {_show(given)} and {_show(derived)}"
+        )
 
 
 def _show(x: Float[Array, " d"]) -> str:

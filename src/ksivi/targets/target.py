@@ -256,7 +256,9 @@ def _test_point(point: Any, dim: int) -> Point:
 
 def _as_rows(data: PyTree) -> tuple[PyTree, int]:
     data = jax.tree.map(jnp.asarray, data)
-    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(data)}
-    if len(lengths) != 1 or None in lengths or 0 in lengths:
-        raise ValueError(f"data must hold arrays with the same number of rows, got leading lengths {sorted(map(str, lengths))}")
+    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            f"data must hold arrays with the same number of rows, got leading lengths {sorted(map(str, lengths))}"
+        )
     return data, lengths.pop()

@@ -1,6 +1,7 @@
 """Training: one loop for every objective."""
 
 from .progress import ProgressBar
-from .train import Callback, Chunk, train
+from .run import Callback, Chunk
+from .train import train
 
 __all__ = ["Callback", "Chunk", "ProgressBar", "train"]

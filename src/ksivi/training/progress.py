@@ -4,7 +4,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .train import Chunk
+    from .run import Chunk
 
 
 class ProgressBar:

@@ -1,0 +1,35 @@
+# `make demo` and `make test` do their whole set-up on a machine that has python3, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: install demo test lint format bench clean
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: install
+	$(BIN)/ksivi demo
+
+test: install lint
+	$(BIN)/python -m pytest -n auto
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python -m benchmarks.step
+
+clean:
+	rm -rf .venv demo dist .pytest_cache .ruff_cache

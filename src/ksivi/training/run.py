@@ -1,0 +1,167 @@
+"""The host's side of training: chunks, callbacks, records, trouble."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, PyTree
+
+from ..posterior import Cost, Fit, Posterior, Status
+from .closures import Structural
+from .loop import Problem, TrainState, chunk_shape, initial_state, run_many, run_one
+from .start import as_state, require_finite_start, split_three, start
+from .trouble import Trouble, find_trouble
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """What a callback sees after each chunk of steps.
+
+    **Attributes:**
+
+    - `step`, `num_steps`: how far the run is.
+    - `loss`: its mean over the chunk (and over the runs, for a batch of keys).
+    - `seconds`: since the start.
+    - `steps_per_second`: over this chunk.
+    - `posteriors`: makes the current posterior of every run.
+    """
+
+    step: int
+    num_steps: int
+    loss: float
+    seconds: float
+    steps_per_second: float
+    posteriors: Callable[[], list[Posterior]]
+
+
+Callback = Callable[[Chunk], Any]
+
+
+class Run:
+    """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis."""
+
+    def __init__(self, key, target, family, objective, optimizer, ema, resume):
+        self.batched = key.ndim == 1
+        self.num_runs = len(key) if self.batched else 1
+        init_key, start_key, self.key = split_three(key)
+        params, frozen = start(family, init_key)
+        optimizer = Structural(optax.adam(1e-3) if optimizer is None else optimizer)
+        decay = None if ema is None else jnp.asarray(ema, jnp.result_type(float))
+        self.problem = Problem(target, objective, frozen, decay, optimizer)
+        self._require_dim(params)
+        if resume is None:
+            make = eqx.filter_vmap(initial_state, in_axes=(0, None, 0)) if self.batched else initial_state
+            self.state = make(start_key, self.problem, params)
+            require_finite_start(self.problem, params, start_key, self.batched)
+        else:
+            self.state = as_state(resume, self.num_runs, self.batched)
+        self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
+        self.troubles: list[Trouble | None] = [None] * self.num_runs
+        self.records: dict[str, list[np.ndarray]] = {}
+        self.first = self.step = int(np.max(np.asarray(self.state.step)))
+        self.ending: Status | None = None
+        self.started = time.perf_counter()
+
+    def until(self, num_steps: int, chunk_size: int, callbacks: Sequence[Callback]) -> None:
+        """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback says so, or Ctrl-C."""
+        todo = num_steps - self.step
+        if todo <= 0:
+            raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
+        one = self._one(self.state.params)
+        shape = chunk_shape(self.problem, one, todo, chunk_size)
+        try:
+            while self.step < num_steps and None in self.troubles and self.ending is None:
+                self._chunk(num_steps, shape, callbacks)
+        except KeyboardInterrupt:
+            self.ending = Status("interrupted", f"stopped by the user after {self.step:,} of {num_steps:,} steps")
+        self.ending = self.ending or Status("step limit", f"ran all {num_steps:,} steps")
+
+    def fits(self) -> list[Fit]:
+        seconds = time.perf_counter() - self.started
+        return [self._fit(i, seconds) for i in range(self.num_runs)]
+
+    def _chunk(self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback]) -> None:
+        began = time.perf_counter()
+        limits = np.minimum(self.limits, num_steps)
+        state, recorded = self._advance(limits, shape)
+        count = min(shape[0] * shape[1], num_steps - self.step)
+        records = {name: np.atleast_2d(np.asarray(values))[:, :count] for name, values in recorded.items()}
+        for name, values in records.items():
+            self.records.setdefault(name, []).append(values)
+        state = self._guard(state, records, limits, shape)
+        self.state, self.step = state, self.step + count
+        now = time.perf_counter()
+        alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
+        loss = float(np.mean(records["loss"][alive])) if alive else float("nan")
+        chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
+        answers = [callback(chunk) for callback in callbacks]
+        if any(answer is True for answer in answers):
+            self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
+
+    def _advance(self, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, dict[str, Array]]:
+        limits = limits.astype(np.int32)
+        run, limit = (run_many, jnp.asarray(limits)) if self.batched else (run_one, jnp.asarray(limits[0]))
+        return run(self.state, self.key, limit, self.problem, shape)
+
+    def _guard(self, state: TrainState, records: dict, limits: np.ndarray, shape: tuple[int, int]) -> TrainState:
+        """Finds runs that went wrong in this chunk, and takes them back to their last good parameters."""
+        finite = np.atleast_1d(np.asarray(_finite(state.params, self.batched)))
+        found = find_trouble(records, self.records["stein_ratio"][0], finite, self.step)
+        new = {i: trouble for i, trouble in enumerate(found) if trouble is not None and self.troubles[i] is None}
+        if not new:
+            return state
+        # Steps are repeatable, so the parameters before the fault are had by running up to it again. A gradient can
+        # go wrong one step before the loss shows it.
+        for back in (0, 1, shape[0] * shape[1]):
+            for i, trouble in new.items():
+                self.troubles[i], self.limits[i] = trouble, max(self.step, trouble.limit - back)
+            state, _ = self._advance(np.minimum(self.limits, limits), shape)
+            if np.all(np.asarray(_finite(state.params, self.batched))):
+                break
+        return state
+
+    def _fit(self, i: int, seconds: float) -> Fit:
+        state, trouble = self._pick(self.state, i), self.troubles[i]
+        last = self.step if trouble is None else min(self.step, trouble.step + 1)
+        history = {
+            name: np.concatenate(values, axis=1)[i, : last - self.first] for name, values in self.records.items()
+        }
+        history = {"step": np.arange(self.first, last), **history}
+        status = self.ending if trouble is None else trouble.status(int(state.step))
+        assert status is not None
+        steps = last - self.first
+        cost = Cost(seconds, steps, steps * self.problem.objective.score_evals)
+        tail = history["stein_ratio"][-100:]
+        diagnostics = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
+        return Fit(self._posterior(state), status, False, diagnostics, history, cost, state)
+
+    def _posterior(self, state: TrainState) -> Posterior:
+        params = state.params if state.average is None else state.average
+        target = self.problem.target
+        return Posterior(self.problem.family(params), target.coordinates, target.layout)
+
+    def _posteriors(self) -> list[Posterior]:
+        return [self._posterior(self._pick(self.state, i)) for i in range(self.num_runs)]
+
+    def _one(self, tree: PyTree) -> PyTree:
+        return self._pick(tree, 0)
+
+    def _pick(self, tree: PyTree, i: int) -> PyTree:
+        return jax.tree.map(lambda a: a[i], tree) if self.batched else tree
+
+    def _require_dim(self, params: PyTree) -> None:
+        dim = self.problem.family(self._one(params)).dim
+        if dim != self.problem.target.dim:
+            raise ValueError(f"family must have the target's dim {self.problem.target.dim}, got dim {dim}")
+
+
+@eqx.filter_jit
+def _finite(params: PyTree, batched: bool) -> Array:
+    axes = lambda a: tuple(range(1 if batched else 0, a.ndim))  # noqa: E731
+    return jnp.stack([jnp.all(jnp.isfinite(a), axis=axes(a)) for a in jax.tree.leaves(params)]).all(axis=0)
