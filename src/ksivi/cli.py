@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -81,7 +82,7 @@ def demo(
         shown.append(demonstration.compare(seed, problem, fit))
         if fit.status.kind == "interrupted":
             break
-    draws_and_contours(figure, [(s.problem.name, s.problem.target, s.draws) for s in shown])
+    draws_and_contours(figure, [(s.problem.name, s.problem.target, s.draws, s.truth) for s in shown])
     if as_json:
         typer.echo(json.dumps(_as_record(shown, figure, time.perf_counter() - began)))
     else:
@@ -99,13 +100,14 @@ def _figure_path(out: Path) -> Path:
 
 
 def _as_table(shown: list) -> Table:
-    table = Table(title="KSIVI on the paper's toys (floor: exact draws against exact draws)")
-    table.add_column("problem")
-    for name in ("KL(q‖p)", "MMD", "floor", "sliced W₂", "floor", "seconds"):
-        table.add_column(name, justify="right")
-    table.add_column("status")
+    title = "KSIVI on the paper's toys (floor: exact draws against exact draws)"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("problem", no_wrap=True)
+    for name in ("KL(q‖p)", "MMD", "floor", "sliced W₂", "floor", "s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
     for s in shown:
-        numbers = [f"{value:.4f}" for value in s.distances.values()]
+        numbers = [f"{value:.3f}" for value in s.distances.values()]
         table.add_row(s.problem.name, *numbers, f"{s.fit.cost.seconds:.1f}", s.fit.status.kind)
     return table
 

@@ -28,6 +28,7 @@ class Shown:
     problem: problems.Toy
     fit: Fit
     draws: np.ndarray
+    truth: np.ndarray
     distances: dict[str, float]
 
 
@@ -69,4 +70,4 @@ def compare(seed: int, problem: problems.Toy, fit: Fit) -> Shown:
         "sliced_wasserstein": metrics.sliced_wasserstein(keys[3], q, p),
         "sliced_wasserstein_floor": metrics.sliced_wasserstein(keys[3], other, p),
     }
-    return Shown(problem, fit, np.asarray(draws), distances)
+    return Shown(problem, fit, np.asarray(draws), np.asarray(truth), distances)

@@ -12,18 +12,18 @@ from ..targets import Target
 _INK, _GRID = "#1a1a1a", 200
 
 
-def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray]]) -> None:
+def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray, np.ndarray]]) -> None:
     """The density of two-dimensional draws in blue, with contours of the target in black, a panel a problem.
 
     **Arguments:**
 
     - `path`: where to write; the ending decides the format.
-    - `panels`: title, target and draws of each.
+    - `panels`: title, target, draws and exact draws of each; the frame is that of the exact ones.
     """
     plt = _pyplot()
     figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.7), squeeze=False, layout="constrained")
-    for axis, (title, target, draws) in zip(axes[0], panels, strict=True):
-        low, high = _frame(draws)
+    for axis, (title, target, draws, truth) in zip(axes[0], panels, strict=True):
+        low, high = _frame(truth)
         axis.hist2d(
             draws[:, 0], draws[:, 1], bins=120, range=list(zip(low, high, strict=True)), cmap="Blues", density=True
         )
@@ -39,8 +39,8 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
     plt.close(figure)
 
 
-def _frame(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    low, high = np.quantile(draws, [0.002, 0.998], axis=0)
+def _frame(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.quantile(truth, [0.002, 0.998], axis=0)
     margin = 0.15 * (high - low)
     return low - margin, high + margin
 
