@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 import ksivi
@@ -89,7 +90,73 @@ BAD = {
     "an estimator": (lambda: ksivi.KSIVI(estimator="v"), "estimator must be one of 'vanilla', 'u-statistic', got 'v'"),
     "a kernel": (lambda: ksivi.KSIVI(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
     "noise_per_z": (lambda: ksivi.KSIVI(num_samples=10, noise_per_z=3), "noise_per_z must divide num_samples = 10"),
-    "an annealing horizon": (lambda: ksivi.Annealing(horizon=0), "horizon must be a positive number of steps"),
+    "an annealing horizon": (lambda: ksivi.Annealing(horizon=0), "horizon must be one positive number, got 0"),
+    "an annealing start": (lambda: ksivi.Annealing(start=-1, horizon=9), "start must be one positive number"),
+    "annealing by a number": (lambda: ksivi.KSIVI(annealing=0.5), "annealing must be a function of the step"),
+    "a weight": (lambda: ksivi.KSIVI(log_density_weight="a"), "log_density_weight must be one positive number"),
+    "a horizon alone": (lambda: ksivi.KSIVI(log_density_horizon=9), "needs a log_density_weight"),
+    "a bandwidth": (lambda: ksivi.kernels.Gaussian(2.0), r"bandwidth must be Median\(\) or Fixed\(h\), got 2.0"),
+    "a kernel sum": (lambda: ksivi.kernels.Sum([1, 2]), "kernels must be a list of kernels"),
+    "few samples for a covariance": (
+        lambda: train(objective=ksivi.KSIVI(num_samples=2, inverse_covariance=True)),
+        "inverse_covariance needs more than dim = 2 samples a batch, got 2",
+    ),
+    "an odd minibatched u-statistic": (
+        lambda: train(
+            target=ksivi.Target.from_data(normal, lambda x, b: jnp.sum(x * b[0]), ONES, 2, batch_size=2),
+            objective=ksivi.KSIVI(estimator="u-statistic", num_samples=5),
+        ),
+        "num_samples must be even for a minibatched u-statistic",
+    ),
+    "an optimizer": (lambda: train(optimizer="adam"), "optimizer must be an Optax transformation"),
+    "an optimizer not called": (lambda: train(optimizer=optax.adam), "optimizer must be an Optax transformation"),
+    "a callback": (lambda: train(callbacks=[1]), "callbacks must be a list of functions"),
+    "callbacks": (lambda: train(callbacks=print), "callbacks must be a list of functions"),
+    "ema text": (lambda: train(ema="0.9"), "ema must be a decay"),
+    "-inf where the family starts": (
+        lambda: train(target=ksivi.Target(lambda x: jnp.where(jnp.all(jnp.abs(x) < 1), normal(x), -jnp.inf), dim=2)),
+        "target must be finite where the family starts",
+    ),
+    "hidden": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=50), r"hidden must be a list of widths, such as \(50, 50\)"),
+    "an activation": (lambda: SemiImplicit.mlp(KEY, 2, 2, activation=None), "activation must be a function"),
+    "a sampler": (lambda: SampledMixing(3), "sampler must be a function of a key"),
+    "a mixing of another dim": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, mixing=lambda key: jax.random.normal(key, (5,))),
+        "mixing and conditional do not fit together",
+    ),
+    "log_var on the floor": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=-20.0),
+        "must start above min_log_var",
+    ),
+    "a NaN log_var": (lambda: SemiImplicit.location_scale(2, log_var=float("nan")), "log_var must start above"),
+    "a floor's shape": (
+        lambda: SemiImplicit.location_scale(2, min_log_var=jnp.ones(3)),
+        "min_log_var must be one number",
+    ),
+    "a family sample": (lambda: FAMILY.sample(0, 3), "key must be a JAX random key"),
+    "a singular scale": (lambda: target().whitened(jnp.zeros(2), jnp.zeros(2)), "scale must be finite and invertible"),
+    "a temperature": (lambda: target().tempered(-1.0), "inverse_temperature must be one positive number"),
+    "an integer score": (lambda: ksivi.Target.from_score(lambda x: jnp.zeros(2, int), 2), "floating numbers"),
+    "a list of numbers": (lambda: target().score([1.0, 2.0]), r"x must be an array of shape \(2,\)"),
+    "colliding names": (
+        lambda: ksivi.Target.from_pytree(lambda p: 0.0, {"a": {"b": 1.0}, "a.b": 1.0}),
+        "example must have different names",
+    ),
+    "text data": (lambda: ksivi.Target.from_data(normal, lambda x, b: 0.0, {"x": "abc"}, 2), "data must hold arrays"),
+    "rows of no data": (lambda: target().on_rows(jnp.arange(2)), "rows must be None"),
+    "a metric's score": (lambda: ksivi.metrics.ksd(ONES, lambda x: x[:1]), r"score must return shape \(2,\)"),
+    "a target for a score": (
+        lambda: ksivi.metrics.ksd(ONES, target()),
+        "score must be a function, such as",
+    ),
+    "a metric's kernel": (lambda: ksivi.metrics.ksd(ONES, lambda x: -x, kernel="imq"), "kernel must be one of"),
+    "p": (lambda: ksivi.metrics.wasserstein(ONES, ONES, p=0), "p must be a whole number"),
+    "NaN observations": (
+        lambda: ksivi.problems.diffusion(5, observations=[float("nan")]),
+        "must be finite",
+    ),
+    "a seed": (lambda: ksivi.problems.diffusion(5, seed="a"), "seed must be a whole number"),
+    "a path": (lambda: train().posterior.save("nowhere/p"), "path must name a file in a folder that exists"),
     "a key that is not one": (lambda: train(key=0), r"key must be a JAX random key .* got 0 \(int\)"),
     "an array for a key": (lambda: train(key=jnp.zeros(2)), "key must be a JAX random key"),
     "a square of keys": (lambda: train(key=jax.random.split(KEY, (2, 2))), "flat batch of keys"),

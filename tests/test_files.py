@@ -48,6 +48,14 @@ def test_float64_is_kept_or_refused(tmp_path):
         ksivi.load(tmp_path / "p")
 
 
+def test_a_float32_file_draws_the_same_numbers_under_x64(tmp_path):
+    before = posterior()
+    before.save(tmp_path / "p")
+    expected = np.asarray(before.sample(KEY, 9))
+    with jax.enable_x64(True):
+        np.testing.assert_array_equal(ksivi.load(tmp_path / "p").sample(KEY, 9), expected)
+
+
 @pytest.mark.parametrize(
     "family",
     [

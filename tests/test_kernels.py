@@ -213,9 +213,9 @@ def test_rough_kernels_refuse_to_be_stein_kernels(kernel):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Fixed(0.0), "h must be a positive number, got 0.0"),
-        (lambda: Fixed(-1), "h must be a positive number, got -1"),
-        (lambda: Median(scale=0.0), "scale must be a positive number"),
+        (lambda: Fixed(0.0), "h must be one positive number, got 0.0"),
+        (lambda: Fixed(-1), "h must be one positive number, got -1"),
+        (lambda: Median(scale=0.0), "scale must be one positive number"),
         (lambda: Matern(nu=2.0), "nu must be one of"),
         (lambda: Sum([]), "weights"),
         (lambda: Sum([Gaussian()], [1.0, 2.0]), "weights must be one number for each of 1 kernels"),

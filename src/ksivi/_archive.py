@@ -20,7 +20,8 @@ FORMAT = 1
 _MAX_DEPTH = 50
 _CLASSES: dict[str, type] = {}
 _FUNCTIONS: dict[str, Callable] = {
-    name: getattr(jax.nn, name) for name in ("relu", "gelu", "elu", "silu", "softplus", "tanh", "sigmoid", "identity")
+    name: getattr(jax.nn, name)
+    for name in ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu", "softplus", "tanh", "sigmoid")
 }
 
 Class = TypeVar("Class", bound=type)
@@ -39,6 +40,8 @@ def write(path: str | os.PathLike, module: eqx.Module) -> None:
     structure = json.dumps(_encode(module, type(module).__name__.lower(), tensors), sort_keys=True)
     header = {"format": str(FORMAT), "structure": structure}
     header["sha256"] = _digest(header, tensors)
+    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir():
+        raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
     Path(path).write_bytes(safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)}))
 
 
@@ -58,7 +61,7 @@ def read(path: str | os.PathLike) -> Any:
 
 
 def _open(path: str | os.PathLike) -> tuple[dict[str, str], Tensors]:
-    if not Path(path).is_file():
+    if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
         raise ValueError(f"path must name a saved posterior, and there is no file {path}")
     try:
         with safetensors.safe_open(path, framework="numpy") as file:

@@ -42,16 +42,30 @@ def as_choice(value: Any, name: str, choices: tuple) -> Any:
     return value
 
 
+def as_positive(value: Any, name: str) -> Float[Array, ""]:
+    """One positive finite number; traced values pass unseen."""
+    if isinstance(value, bool | str) or value is None or np.shape(value) != ():
+        raise ValueError(f"{name} must be one positive number, got {describe(value)}")
+    if not isinstance(value, jax.core.Tracer) and not (np.isfinite(value) and value > 0):
+        raise ValueError(f"{name} must be one positive number, got {value}")
+    return jnp.asarray(value, jnp.result_type(float))
+
+
 def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]:
     """A finite floating (n, d) array."""
+    return jnp.asarray(as_numpy_samples(x, name, dim))
+
+
+def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndarray, "n d"]:
+    """The same in NumPy, in the precision that came."""
     expected = f"(n, {'d' if dim is None else dim})"
-    shape, dtype = np.shape(x), getattr(x, "dtype", np.asarray(x).dtype)
+    x = np.asarray(x)
+    shape, dtype = x.shape, x.dtype
     if len(shape) != 2 or 0 in shape or (dim is not None and shape[1] != dim):
         raise ValueError(f"{name} must be an array of shape {expected}, got shape {shape}")
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(f"{name} must hold floating-point numbers, got dtype {dtype}")
-    x = jnp.asarray(x)
-    bad = int(jnp.sum(~jnp.isfinite(x)))
+    bad = int(np.sum(~np.isfinite(x)))
     if bad:
         raise ValueError(f"{name} must be finite, got {bad} NaN or infinite entries of {x.size}")
     return x
@@ -59,6 +73,8 @@ def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]
 
 def require_point(x: Any, dim: int) -> None:
     """Refuses, while tracing, anything but one floating point of the target's space."""
+    if not isinstance(x, jax.Array | np.ndarray):
+        raise ValueError(f"x must be an array of shape ({dim},), got {describe(x)}")
     shape, dtype = jnp.shape(x), jnp.result_type(x)
     if shape != (dim,):
         raise ValueError(f"x must be one point of shape ({dim},), got shape {shape}; use jax.vmap for a batch")

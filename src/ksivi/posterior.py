@@ -1,12 +1,14 @@
 """What every method returns: a `Fit`, with its `Posterior`, its `Status` and its `Cost`."""
 
 import dataclasses
+import itertools
 import math
 import os
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -42,10 +44,9 @@ class Posterior(eqx.Module):
 
     def draws(self, key: PRNGKeyArray, n: int) -> dict[str, Float[Array, "n ..."]]:
         """n draws as a dict, by the target's names."""
-        x = self.sample(key, n)
-        sizes = [math.prod(shape) for _, shape in self.layout]
-        parts = np.split(np.asarray(x), np.cumsum(sizes)[:-1], axis=1)
-        return {name: jax.numpy.asarray(p.reshape(n, *s)) for (name, s), p in zip(self.layout, parts, strict=True)}
+        ends = list(itertools.accumulate(math.prod(shape) for _, shape in self.layout))
+        parts = jnp.split(self.sample(key, n), ends[:-1], axis=1)
+        return {name: part.reshape(n, *shape) for (name, shape), part in zip(self.layout, parts, strict=True)}
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes one safetensors file that `ksivi.load` reads without the model or the data.
@@ -108,7 +109,7 @@ class Fit:
 
     - `posterior`: the sampler.
     - `status`: a sentence that begins with one of *converged, step limit, diverged, not trusted, interrupted*.
-    - `trusted`: whether diagnostics vouch for the draws. `train` runs none, so it never does.
+    - `trusted`: whether diagnostics vouch for the draws; `train` runs none that could, so it is False there.
     - `diagnostics`: name to value.
     - `history`: arrays over the steps, `"step"` and `"loss"` at least.
     - `cost`: `seconds`, `steps`, `score_evals`.

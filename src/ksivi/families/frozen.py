@@ -5,6 +5,7 @@ import jax
 from jaxtyping import Array, PyTree
 
 from .. import _archive
+from .mixing import AbstractMixing
 
 
 @_archive.register
@@ -15,16 +16,16 @@ class Frozen(eqx.Module):
 
 
 def trainable(family: PyTree) -> PyTree:
-    """A filter for `eqx.partition`: floating arrays, but for those inside `Frozen`."""
+    """A filter for `eqx.partition`: floating arrays, but for those of the mixing distribution or inside `Frozen`."""
 
-    def spec(leaf: object) -> bool:
-        return not isinstance(leaf, Frozen) and eqx.is_inexact_array(leaf)
+    def fixed(leaf: object) -> bool:
+        return isinstance(leaf, Frozen | AbstractMixing)
 
-    return jax.tree.map(spec, family, is_leaf=lambda leaf: isinstance(leaf, Frozen))
+    return jax.tree.map(lambda leaf: not fixed(leaf) and eqx.is_inexact_array(leaf), family, is_leaf=fixed)
 
 
 def groups(params: PyTree) -> PyTree:
-    """Labels the trained arrays "mean", "scale" or "mixing", for a learning rate a group.
+    """Labels the trained arrays "mean" or "scale", for a learning rate a group.
 
     ```python
     import optax
@@ -34,7 +35,6 @@ def groups(params: PyTree) -> PyTree:
     """
 
     def label(path: tuple, leaf: object) -> str:
-        names = [getattr(entry, "name", None) for entry in path]
-        return "mixing" if "mixing" in names else "scale" if "log_var" in names else "mean"
+        return "scale" if "log_var" in [getattr(entry, "name", None) for entry in path] else "mean"
 
     return jax.tree_util.tree_map_with_path(label, params)

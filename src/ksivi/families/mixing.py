@@ -6,6 +6,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import _archive
@@ -13,10 +14,10 @@ from .._checks import as_count
 
 
 class AbstractMixing(eqx.Module):
-    """The distribution of z, easy to draw from."""
+    """The distribution of z, easy to draw from. It is not trained: its draws are made ahead of the step."""
 
     @abc.abstractmethod
-    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n k"]:
+    def sample(self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float) -> Float[Array, "n k"]:
         """n independent draws of z."""
 
     @abc.abstractmethod
@@ -33,8 +34,8 @@ class GaussianMixing(AbstractMixing):
     def __check_init__(self):
         as_count(self.dim, "mixing_dim", minimum=0)
 
-    def sample(self, key, n):
-        return jax.random.normal(key, (n, self.dim))
+    def sample(self, key, n, dtype=float):
+        return jax.random.normal(key, (n, self.dim), dtype)
 
     def log_prob(self, z):
         return -0.5 * jnp.sum(z**2 + jnp.log(2 * jnp.pi))
@@ -52,12 +53,14 @@ class SampledMixing(AbstractMixing):
     log_density: Callable[[Float[Array, " k"]], Scalar] | None = None
 
     def __check_init__(self):
-        z = jax.eval_shape(self.sampler, jax.random.key(0))
+        if not callable(self.sampler):
+            raise ValueError(f"sampler must be a function of a key, got {self.sampler!r}")
+        z = jax.eval_shape(lambda key: jnp.asarray(self.sampler(key)), jax.random.key(0))
         if z.ndim != 1 or not jnp.issubdtype(z.dtype, jnp.floating):
             raise ValueError(f"sampler must return one floating vector, got shape {z.shape} and dtype {z.dtype}")
 
-    def sample(self, key, n):
-        return jax.vmap(self.sampler)(jax.random.split(key, n))
+    def sample(self, key, n, dtype=float):
+        return jax.vmap(self.sampler)(jax.random.split(key, n)).astype(dtype)
 
     def log_prob(self, z):
         if self.log_density is None:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
-from .._checks import as_count
+from .._checks import as_count, as_single_key
 from .._numerics import full_precision
 
 
@@ -35,8 +35,12 @@ class MLP(eqx.Module):
     activation: Callable = eqx.field(static=True)
 
     def __init__(self, key: PRNGKeyArray, widths: Sequence[int], activation: Callable = jax.nn.relu):
+        if not callable(activation):
+            raise ValueError(f"activation must be a function, got {activation!r}")
+        if isinstance(widths, int) or len(widths) < 2:
+            raise ValueError(f"widths must be a list of at least two layer widths, got {widths!r}")
         widths = [as_count(width, "widths") for width in widths]
-        keys = jax.random.split(key, (len(widths) - 1, 2))
+        keys = jax.random.split(as_single_key(key), (len(widths) - 1, 2))
         shapes = list(itertools.pairwise(widths))
         bounds = [fan_in**-0.5 for fan_in, _ in shapes]
         self.weights = tuple(_uniform(k, s, b) for k, s, b in zip(keys[:, 0], shapes, bounds, strict=True))

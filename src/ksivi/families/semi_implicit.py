@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
 from .conditional import DiagonalGaussian, place
-from .mixing import AbstractMixing, GaussianMixing
+from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
 
 Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
@@ -23,7 +23,7 @@ class SemiImplicit(eqx.Module):
 
     **Arguments:**
 
-    - `mixing`: the distribution of z.
+    - `mixing`: the distribution of z; a plain sampler (key) -> (k,) will do.
     - `conditional`: the layer q(x|z).
 
     ```python
@@ -36,10 +36,10 @@ class SemiImplicit(eqx.Module):
     conditional: DiagonalGaussian
     dim: int = eqx.field(static=True)
 
-    def __init__(self, mixing: AbstractMixing, conditional: DiagonalGaussian):
-        self.mixing = mixing
+    def __init__(self, mixing: AbstractMixing | Callable, conditional: DiagonalGaussian):
+        self.mixing = mixing if isinstance(mixing, AbstractMixing) else SampledMixing(mixing)
         self.conditional = conditional
-        self.dim = _output_dim(mixing, conditional)
+        self.dim = _output_dim(self.mixing, conditional)
 
     @classmethod
     def mlp(
@@ -53,7 +53,7 @@ class SemiImplicit(eqx.Module):
         min_log_var: float | Array = -20.0,
         scale: str = "global",
         activation: Callable = jax.nn.relu,
-        mixing: AbstractMixing | None = None,
+        mixing: AbstractMixing | Callable | None = None,
     ) -> "SemiImplicit":
         """The paper's family: Gaussian mixing, an MLP for μ, and a σ that does not depend on z.
 
@@ -68,10 +68,11 @@ class SemiImplicit(eqx.Module):
         dim, mixing_dim = as_count(dim, "dim"), as_count(mixing_dim, "mixing_dim")
         as_choice(scale, "scale", ("global", "network"))
         mean_key, scale_key = jax.random.split(key)
-        widths = (mixing_dim, *hidden, dim)
-        start = _vector(log_var, "log_var", dim)
-        of_z = MLP(scale_key, widths, activation).with_output(0.1, start)
-        log_var_map = Constant(start) if scale == "global" else of_z
+        widths = (mixing_dim, *_as_widths(hidden), dim)
+        start = _log_var_start(log_var, min_log_var, dim)
+        log_var_map: Callable = Constant(start)
+        if scale == "network":
+            log_var_map = MLP(scale_key, widths, activation).with_output(0.1, start)
         conditional = DiagonalGaussian(MLP(mean_key, widths, activation), log_var_map, min_log_var)
         return cls(GaussianMixing(mixing_dim) if mixing is None else mixing, conditional)
 
@@ -81,13 +82,15 @@ class SemiImplicit(eqx.Module):
     ) -> "SemiImplicit":
         """The diagonal Gaussian N(loc, diag σ²): the family that ignores z, as in the paper's theory."""
         dim = as_count(dim, "dim")
-        mean, scale = Constant(_vector(loc, "loc", dim)), Constant(_vector(log_var, "log_var", dim))
+        mean, scale = Constant(_vector(loc, "loc", dim)), Constant(_log_var_start(log_var, min_log_var, dim))
         return cls(GaussianMixing(0), DiagonalGaussian(mean, scale, min_log_var))
 
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
         """n draws of z and, for each, `noise_per_z` draws of ξ one after another: all the randomness of the samples."""
         z_key, xi_key = jax.random.split(key)
-        return self.mixing.sample(z_key, n), jax.random.normal(xi_key, (n * noise_per_z, self.dim))
+        # In the parameters' own precision, so that a saved sampler draws the same numbers whatever JAX's default.
+        dtype = jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
+        return self.mixing.sample(z_key, n, dtype), jax.random.normal(xi_key, (n * noise_per_z, self.dim), dtype)
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
@@ -102,22 +105,36 @@ class SemiImplicit(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n independent draws of x."""
-        return self.transport(self.noise(key, n))[0]
+        return self.transport(self.noise(as_single_key(key), as_count(n, "n")))[0]
 
 
 def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
     """The dimension that mean and log_var agree on."""
 
-    def shapes(key):
-        z = mixing.sample(key, 1)[0]
-        return conditional.mean(z), conditional.log_var(z)
-
-    mean, log_var = eqx.filter_eval_shape(shapes, jax.random.key(0))
+    try:
+        shapes = eqx.filter_eval_shape(lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0))
+    except TypeError as error:
+        raise ValueError(f"mixing and conditional do not fit together: {error}") from error
+    mean, log_var = shapes
     if mean.ndim != 1 or mean.shape != log_var.shape:
         raise ValueError(
             f"mean and log_var must map z to vectors of one length, got shapes {mean.shape} and {log_var.shape}"
         )
     return mean.shape[0]
+
+
+def _as_widths(hidden: Sequence[int]) -> Sequence[int]:
+    if isinstance(hidden, int):
+        raise ValueError(f"hidden must be a list of widths, such as ({hidden}, {hidden}), got {hidden}")
+    return hidden
+
+
+def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Float[Array, " d"]:
+    start, floors = _vector(log_var, "log_var", dim), _vector(floor, "min_log_var", dim)
+    traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
+    if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
+        raise ValueError(f"log_var must start above min_log_var = {floor}, where it has a gradient, got {log_var}")
+    return start
 
 
 def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
+from .._checks import as_positive
 from .pairwise import Pairwise, lower_median
 
 
@@ -30,9 +31,7 @@ class Fixed(AbstractBandwidth):
     h: Array
 
     def __init__(self, h: float | Array):
-        if isinstance(h, int | float) and not h > 0:
-            raise ValueError(f"h must be a positive number, got {h}")
-        self.h = jnp.asarray(h, jnp.result_type(float))
+        self.h = as_positive(h, "h")
 
     def resolve(self, spread, x, y, group):
         return self
@@ -63,9 +62,7 @@ class Median(AbstractBandwidth):
     all_pairs: bool = eqx.field(static=True)
 
     def __init__(self, *, stop_gradient: bool = False, all_pairs: bool = False, scale: float | Array = 1.0):
-        if isinstance(scale, int | float) and not scale > 0:
-            raise ValueError(f"scale must be a positive number, got {scale}")
-        self.scale = jnp.asarray(scale, jnp.result_type(float))
+        self.scale = as_positive(scale, "scale")
         self.stop_gradient = stop_gradient
         self.all_pairs = all_pairs
 

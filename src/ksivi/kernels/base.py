@@ -4,6 +4,7 @@ import abc
 from typing import Self
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
@@ -55,6 +56,10 @@ class AbstractScaledKernel(AbstractKernel):
     def profile(self, u: Float[Array, "n m"]) -> Float[Array, "n m"]:
         """The kernel as a function of spread / h."""
 
+    def __check_init__(self):
+        if not isinstance(self.bandwidth, AbstractBandwidth):
+            raise ValueError(f"bandwidth must be Median() or Fixed(h), got {self.bandwidth!r}")
+
     def resolve(self, x, y, group=0):
         fixed = self.bandwidth.resolve(self.spread, x, y, group)
         return eqx.tree_at(lambda k: k.bandwidth, self, fixed, is_leaf=lambda b: isinstance(b, AbstractBandwidth))
@@ -87,13 +92,15 @@ class Sum(AbstractKernel):
     weights: Float[Array, " k"]
 
     def __init__(self, kernels, weights=None):
+        if isinstance(kernels, AbstractKernel) or not all(isinstance(k, AbstractKernel) for k in kernels):
+            raise ValueError(f"kernels must be a list of kernels, got {kernels!r}")
         self.kernels = tuple(kernels)
         weights = jnp.ones(len(self.kernels)) if weights is None else jnp.asarray(weights, jnp.result_type(float))
         if not self.kernels or weights.shape != (len(self.kernels),):
             raise ValueError(
                 f"weights must be one number for each of {len(self.kernels)} kernels, got shape {weights.shape}"
             )
-        if bool(jnp.any(weights < 0)):
+        if not isinstance(weights, jax.core.Tracer) and not bool(jnp.all((weights >= 0) & jnp.isfinite(weights))):
             raise ValueError(f"weights must not be negative, got {weights}")
         self.weights = weights
 
@@ -102,8 +109,11 @@ class Sum(AbstractKernel):
         return eqx.tree_at(lambda k: k.kernels, self, resolved)
 
     def gram(self, x, y):
-        return sum(w * kernel.gram(x, y) for w, kernel in zip(self.weights, self.kernels, strict=True))
+        return self._weigh([kernel.gram(x, y) for kernel in self.kernels])
 
     def radial(self, r2):
         parts = [kernel.radial(r2) for kernel in self.kernels]
-        return tuple(sum(w * part[i] for w, part in zip(self.weights, parts, strict=True)) for i in range(3))
+        return tuple(self._weigh(part) for part in zip(*parts, strict=True))
+
+    def _weigh(self, parts):
+        return sum(w.astype(part.dtype) * part for w, part in zip(self.weights, parts, strict=True))

@@ -5,8 +5,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._numerics import full_precision
-
 Points = Float[Array, "n d"]
 Pairs = Float[Array, "n m"]
 
@@ -15,8 +13,7 @@ def squared_euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
     """‖xᵢ − yⱼ‖² = ‖xᵢ‖² + ‖yⱼ‖² − 2⟨xᵢ, yⱼ⟩ on centred points, so that an offset costs no digits."""
     centre = lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))
     x, y = x - centre, y - centre
-    with full_precision():
-        products = x @ y.T
+    products = jnp.matmul(x, y.T, precision=lax.Precision.HIGHEST)
     squares = jnp.sum(x * x, axis=1)[:, None] + jnp.sum(y * y, axis=1)[None, :]
     return jnp.maximum(squares - 2 * products, 0)
 

@@ -38,6 +38,8 @@ def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree
 
 def num_pairs(n: int, m: int, group: int) -> int:
     """Pairs that count: all n m between two samples, n (n − group) within one."""
+    if group and (n != m or n % group):
+        raise ValueError(f"group must divide one sample paired with itself, got group {group} for {n} and {m} points")
     return n * (m - group)
 
 

@@ -23,8 +23,9 @@ class Gaussian(AbstractScaledKernel):
         return jnp.exp(-u)
 
     def radial(self, r2):
-        k = jnp.exp(-r2 / self.h)
-        return k, -k / self.h, k / self.h**2
+        h = self.h.astype(r2.dtype)
+        k = jnp.exp(-r2 / h)
+        return k, -k / h, k / h**2
 
 
 class IMQ(AbstractScaledKernel):
@@ -39,9 +40,10 @@ class IMQ(AbstractScaledKernel):
         return jnp.reciprocal(jnp.sqrt(1 + u))
 
     def radial(self, r2):
-        base = 1 + r2 / self.h
+        h = self.h.astype(r2.dtype)
+        base = 1 + r2 / h
         k = jnp.reciprocal(jnp.sqrt(base))
-        return k, -k / (2 * self.h * base), 3 * k / (4 * self.h**2 * base**2)
+        return k, -k / (2 * h * base), 3 * k / (4 * h**2 * base**2)
 
 
 class Laplace(AbstractScaledKernel):
@@ -97,7 +99,8 @@ class Matern(AbstractScaledKernel):
     def radial(self, r2):
         if self.nu != 2.5:
             raise ValueError(f"a Stein kernel needs a twice differentiable kernel: nu must be 2.5, got {self.nu}")
-        a = jnp.sqrt(5 * r2) / self.h
+        h = self.h.astype(r2.dtype)
+        a = jnp.sqrt(5 * r2) / h
         decay = jnp.exp(-a)
-        slope = 5 / (6 * self.h**2)
-        return (1 + a + a**2 / 3) * decay, -slope * (1 + a) * decay, slope * 5 / (2 * self.h**2) * decay
+        slope = 5 / (6 * h**2)
+        return (1 + a + a**2 / 3) * decay, -slope * (1 + a) * decay, slope * 5 / (2 * h**2) * decay

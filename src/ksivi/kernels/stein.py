@@ -1,9 +1,9 @@
 """The Stein kernel of a smooth radial kernel, by matrix products."""
 
 import jax.numpy as jnp
+from jax import lax
 from jaxtyping import Array, Float, Scalar
 
-from .._numerics import full_precision
 from .base import AbstractKernel
 from .distances import squared_euclidean
 from .pairwise import counted, fold_rows, num_pairs
@@ -30,12 +30,14 @@ def stein_gram(
     k, slope, curvature = kernel.radial(r2)
     centre = jnp.mean(y, axis=0, keepdims=True)
     x, y = x - centre, y - centre
-    with full_precision():
-        along_s = jnp.sum(s * x, axis=1)[:, None] - s @ y.T
-        along_t = x @ t.T - jnp.sum(t * y, axis=1)[None, :]
-        products = s @ t.T
+    along_s = jnp.sum(s * x, axis=1)[:, None] - _products(s, y)
+    along_t = _products(x, t) - jnp.sum(t * y, axis=1)[None, :]
     trace = -2 * x.shape[1] * slope - 4 * r2 * curvature
-    return products * k + 2 * slope * (along_t - along_s) + trace
+    return _products(s, t) * k + 2 * slope * (along_t - along_s) + trace
+
+
+def _products(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    return jnp.matmul(a, b.T, precision=lax.Precision.HIGHEST)
 
 
 def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"], group: int = 1) -> Scalar:

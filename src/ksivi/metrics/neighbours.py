@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import as_count, as_samples
+from .._checks import as_count, as_numpy_samples
 
 
 def kl_knn(x: Float[Array, "n d"], y: Float[Array, "m d"], *, k: int = 10) -> float:
@@ -24,7 +24,8 @@ def kl_knn(x: Float[Array, "n d"], y: Float[Array, "m d"], *, k: int = 10) -> fl
     """
     from scipy.spatial import KDTree
 
-    a, b = (np.asarray(s, np.float64) for s in (as_samples(x, "x"), as_samples(y, "y", np.shape(x)[-1])))
+    a = as_numpy_samples(x, "x").astype(np.float64)
+    b = as_numpy_samples(y, "y", a.shape[1]).astype(np.float64)
     as_count(k, "k")
     if k > min(len(a) - 1, len(b)):
         raise ValueError(f"k must be less than the {len(x)} samples x and at most the {len(y)} samples y, got {k}")

@@ -1,8 +1,10 @@
 """Kernel Stein discrepancy and maximum mean discrepancy, in memory linear in the samples."""
 
+import math
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
@@ -37,7 +39,10 @@ def ksd(
     x = as_samples(x, "x")
     if len(x) < 2:
         raise ValueError(f"x must hold at least 2 samples, got {len(x)}")
-    kernel = IMQ() if kernel is None else kernel
+    kernel = _as_kernel(kernel, IMQ())
+    shape = getattr(jax.eval_shape(_as_function(score), x[0]), "shape", None)
+    if shape != x[0].shape:
+        raise ValueError(f"score must return shape {x[0].shape}, like a point, got {shape}")
     return float(_ksd2(x, score, kernel.resolve(x[:_FOR_BANDWIDTH], x[:_FOR_BANDWIDTH], 1)))
 
 
@@ -58,12 +63,25 @@ def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKerne
     """
     x = as_samples(x, "x")
     y = as_samples(y, "y", x.shape[1])
+    x, y = (sample.astype(jnp.promote_types(x.dtype, y.dtype)) for sample in (x, y))
     pooled = jnp.concatenate([x[:_FOR_BANDWIDTH], y[:_FOR_BANDWIDTH]])
     # The median rule divides by log(n + 1); here h is the median itself.
-    kernel = Gaussian(Median(scale=jnp.log(len(pooled) + 1.0))) if kernel is None else kernel
+    kernel = _as_kernel(kernel, Gaussian(Median(scale=math.log(len(pooled) + 1))))
     kernel = kernel.resolve(pooled, pooled, 1)
     within = _mean_kernel(kernel, x, x) + _mean_kernel(kernel, y, y)
     return float(jnp.sqrt(jnp.maximum(within - 2 * _mean_kernel(kernel, x, y), 0)))
+
+
+def _as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    if kernel is not None and not isinstance(kernel, AbstractKernel):
+        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.IMQ(), got {kernel!r}")
+    return default if kernel is None else kernel
+
+
+def _as_function(score: Callable) -> Callable:
+    if not callable(score):
+        raise ValueError(f"score must be a function, such as target.score, got {type(score).__name__}")
+    return score
 
 
 @eqx.filter_jit

@@ -1,9 +1,10 @@
 """Wasserstein distances between samples, by POT."""
 
+import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_samples, as_single_key
+from .._checks import as_count, as_numpy_samples, as_single_key
 
 _MOST_POINTS = 5_000
 _PROJECTIONS_AT_ONCE = 50
@@ -29,6 +30,7 @@ def sliced_wasserstein(
     ot, seed = _pot(), _seed(key)
     a, b = _pair(x, y)
     as_count(num_projections, "num_projections")
+    as_count(p, "p")
     directions = ot.sliced.get_random_projections(a.shape[1], num_projections, seed=seed)
     parts = np.array_split(directions, -(-num_projections // _PROJECTIONS_AT_ONCE), axis=1)
     powers = [
@@ -50,6 +52,7 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
     """
     ot = _pot()
     a, b = _pair(x, y)
+    as_count(p, "p")
     if max(len(a), len(b)) > _MOST_POINTS:
         raise ValueError(
             f"x and y must hold at most {_MOST_POINTS:,} points, got {len(a):,} and {len(b):,}: exact transport takes "
@@ -60,14 +63,12 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
 
 
 def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:
-    x = as_samples(x, "x")
-    y = as_samples(y, "y", x.shape[1])
-    return np.asarray(x, np.float64), np.asarray(y, np.float64)
+    x = as_numpy_samples(x, "x")
+    y = as_numpy_samples(y, "y", x.shape[1])
+    return x.astype(np.float64), y.astype(np.float64)
 
 
 def _seed(key: PRNGKeyArray) -> int:
-    import jax
-
     return int(jax.random.randint(as_single_key(key), (), 0, 2**31 - 1))
 
 

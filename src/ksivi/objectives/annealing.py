@@ -4,6 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Scalar
 
+from .._checks import as_positive
+
 
 class Annealing(eqx.Module):
     r"""The inverse temperature β(t) = min(1, start + t / horizon).
@@ -19,10 +21,8 @@ class Annealing(eqx.Module):
     horizon: Array
 
     def __init__(self, *, start: float | Array = 0.1, horizon: float | Array):
-        if isinstance(horizon, int | float) and not horizon > 0:
-            raise ValueError(f"horizon must be a positive number of steps, got {horizon}")
-        self.start = jnp.asarray(start, jnp.result_type(float))
-        self.horizon = jnp.asarray(horizon, jnp.result_type(float))
+        self.start = as_positive(start, "start")
+        self.horizon = as_positive(horizon, "horizon")
 
     def __call__(self, step: Int[Array, ""]) -> Scalar:
         return jnp.minimum(1, self.start + step / self.horizon)

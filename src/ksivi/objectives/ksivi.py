@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
-from .._checks import as_choice, as_count
+from .._checks import as_choice, as_count, as_positive
+from .._numerics import full_precision
 from ..families import SemiImplicit
 from ..kernels import AbstractKernel, Gaussian, pair_mean
 from ..targets import Target
@@ -86,14 +87,25 @@ class KSIVI(AbstractObjective):
         self.noise_per_z = as_count(noise_per_z, "noise_per_z")
         if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
             raise ValueError(f"noise_per_z must divide num_samples = {num_samples} into several z, got {noise_per_z}")
+        if annealing is not None and not callable(annealing):
+            raise ValueError(f"annealing must be a function of the step, such as Annealing(), got {annealing!r}")
+        if log_density_horizon is not None and log_density_weight is None:
+            raise ValueError("log_density_horizon needs a log_density_weight, got none")
+        weight, horizon = log_density_weight, log_density_horizon
         self.annealing = annealing
-        self.log_density_weight = None if log_density_weight is None else jnp.asarray(log_density_weight)
-        self.log_density_horizon = None if log_density_horizon is None else jnp.asarray(log_density_horizon)
+        self.log_density_weight = None if weight is None else as_positive(weight, "log_density_weight")
+        self.log_density_horizon = None if horizon is None else as_positive(horizon, "log_density_horizon")
         self.inverse_covariance = inverse_covariance
 
     def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
         if self.log_density_weight is not None and not target.has_log_density:
             raise ValueError("log_density_weight needs log-density values, and this target knows its score only")
+        batches, num_z = self._num_batches(target), self.num_samples // self.noise_per_z
+        if batches > self._batches_drawn and num_z % batches:
+            raise ValueError(f"num_samples must be even for a minibatched u-statistic, got {num_z} draws of z")
+        in_first = self.num_samples * self._batches_drawn // batches
+        if self.inverse_covariance and in_first <= target.dim:
+            raise ValueError(f"inverse_covariance needs more than dim = {target.dim} samples a batch, got {in_first}")
 
     def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> Draws:
         noise_key, rows_key = jax.random.split(key)
@@ -109,14 +121,19 @@ class KSIVI(AbstractObjective):
         return state
 
     def loss(self, family, state, draws, target, step):
-        target = target if self.annealing is None else target.tempered(self.annealing(step))
+        beta = None if self.annealing is None else self.annealing(step)
+        target = target if beta is None else target.tempered(beta)
         x, conditional_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         loss = self._ksd2(x, score - conditional_score)
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
-        return loss, {"stein_ratio": _stein_ratio(x, score)}
+        ratio = _stein_ratio(x, score)
+        if beta is None:
+            return loss, {"stein_ratio": ratio}
+        # Against the target itself, so that draws of an annealed one do not pass for its own.
+        return loss, {"stein_ratio": ratio / beta, "inverse_temperature": beta}
 
     @property
     def score_evals(self) -> int:
@@ -166,7 +183,9 @@ def _first_and_last(batches: Float[Array, "r n d"]) -> tuple[Float[Array, "n d"]
 
 def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
     """C⁻¹ f for every row of f, C = cov(x) + 1e-8 I without gradient."""
-    covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False)) + 1e-8 * jnp.eye(x.shape[1])
+    with full_precision():
+        covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False))
+    covariance = covariance + 1e-8 * jnp.eye(x.shape[1], dtype=x.dtype)
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(covariance), f.T).T
 
 

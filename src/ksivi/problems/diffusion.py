@@ -3,14 +3,13 @@
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
 
-from .._checks import as_choice, as_count, as_samples, as_single_key
+from .._checks import as_choice, as_count, as_samples
 from ..targets import Target
-from .base import AbstractProblem
+from .base import AbstractProblem, resample
 
 _EVERY = 5
 _NOISE = 0.1
@@ -27,12 +26,7 @@ class Diffusion(AbstractProblem):
     draws: Float[Array, "k d"] | None
 
     def reference(self, key, n):
-        """n of the reference draws, with replacement."""
-        if self.draws is None:
-            raise ValueError(
-                "this posterior has no exact sampler: give problems.diffusion(reference=...) draws of a long MCMC run"
-            )
-        return self.draws[jax.random.randint(as_single_key(key), (as_count(n, "n"),), 0, len(self.draws))]
+        return resample(key, n, self.draws)
 
 
 class PathDensity(eqx.Module):
@@ -86,6 +80,8 @@ def diffusion(
     y = simulate(dim, seed) if observations is None else np.asarray(observations, float)
     if y.shape != (dim // _EVERY,):
         raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {y.shape}")
+    if not np.all(np.isfinite(y)):
+        raise ValueError(f"observations must be finite, got {int(np.sum(~np.isfinite(y)))} NaN or infinite of {y.size}")
     density = PathDensity(y, dim, drift)
     draws = None if reference is None else as_samples(reference, "reference", dim)
     return Diffusion("diffusion", Target(density, dim), jnp.asarray(y), draws)
@@ -93,7 +89,7 @@ def diffusion(
 
 def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:
     """Noisy observations of a path simulated with the paper's drift."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(as_count(seed, "seed", minimum=0))
     path = np.zeros(dim + 1)
     for t, increment in enumerate(rng.normal(size=dim) / np.sqrt(dim)):
         path[t + 1] = path[t] + _drift(path[t], "paper") / dim + increment

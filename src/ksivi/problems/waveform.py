@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Scalar
 
-from .._checks import as_count, as_samples, as_single_key
+from .._checks import as_count, as_samples
 from ..targets import Target
-from .base import AbstractProblem
+from .base import AbstractProblem, resample
 
 _PRECISION = 0.01
 _NUM_TRAIN = 400
@@ -27,13 +27,7 @@ class Waveform(AbstractProblem):
     draws: Float[Array, "k 22"] | None
 
     def reference(self, key, n):
-        """n of the reference draws, with replacement."""
-        if self.draws is None:
-            raise ValueError(
-                "this posterior has no exact sampler: give problems.waveform(reference=...) draws of a long MCMC run"
-            )
-        rows = jax.random.randint(as_single_key(key), (as_count(n, "n"),), 0, len(self.draws))
-        return self.draws[rows]
+        return resample(key, n, self.draws)
 
 
 def waveform(
@@ -72,7 +66,7 @@ def log_likelihood(beta: Float[Array, "22"], batch: dict[str, Array]) -> Scalar:
 
 def _generate(seed: int, n: int = 5_000) -> tuple[Float[np.ndarray, "n 21"], Int[np.ndarray, " n"]]:
     """Each row mixes two of three triangular waves with a uniform weight, plus N(0, 1) noise (Breiman et al., 1984)."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(as_count(seed, "seed", minimum=0))
     grid, peaks = np.arange(21), np.array([6, 14, 10])
     waves = np.maximum(0, 6 - np.abs(grid[None, :] - peaks[:, None]))
     label = rng.integers(0, 3, n)
@@ -89,14 +83,18 @@ def _split(features: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _load(path: str | os.PathLike) -> tuple[np.ndarray, ...]:
-    path = Path(path)
-    if not path.is_file():
+    if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
         raise ValueError(f"data must name waveform.data or waveform.mat, and there is no file {path}")
+    path = Path(path)
     if path.suffix == ".mat":
         from scipy.io import loadmat
+        from scipy.io.matlab import MatReadError
 
-        fields = loadmat(path)
-        return tuple(np.asarray(fields[name], float) for name in ("X_train", "y_train", "X_test", "y_test"))
+        try:
+            fields = loadmat(path)
+            return tuple(np.asarray(fields[name], float) for name in ("X_train", "y_train", "X_test", "y_test"))
+        except (KeyError, ValueError, TypeError, MatReadError) as error:
+            raise ValueError(f"data must be the authors' waveform.mat, and {path} is not: {error!r}") from error
     try:
         rows = np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError as error:

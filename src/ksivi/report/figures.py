@@ -20,8 +20,8 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
     - `path`: where to write; the ending decides the format.
     - `panels`: title, target, draws and exact draws of each; the frame is that of the exact ones.
     """
-    plt = _pyplot()
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.6 * len(panels), 3.7), squeeze=False, layout="constrained")
+    figure = _new_figure(figsize=(3.6 * len(panels), 3.7))
+    axes = figure.subplots(1, len(panels), squeeze=False)
     for axis, (title, target, draws, truth) in zip(axes[0], panels, strict=True):
         low, high = _frame(truth)
         axis.hist2d(
@@ -36,7 +36,6 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
             axis.spines[side].set_visible(False)
     figure.supxlabel("draws in blue; contours of the target hold 20, 40, 60, 80 and 95% of its mass", fontsize=9)
     figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def _frame(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,12 +58,10 @@ def _mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
     return [float(heights[np.searchsorted(shares, mass)]) for mass in masses]
 
 
-def _pyplot():
+def _new_figure(**options):
+    """A figure outside pyplot, so that a notebook's backend stays as it is."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'ksivi[plot]'") from error
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
+    return Figure(layout="constrained", **options)

@@ -1,6 +1,7 @@
 """The forms in which a log density is given: a function, data, a pytree of parameters, or a score alone."""
 
 import abc
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -80,9 +81,8 @@ class PytreeDensity(AbstractDensity):
         return jax.grad(self.value)(x)
 
     def unflatten(self, x: Point) -> PyTree:
-        sizes = [math.prod(shape) for shape in self.shapes]
-        starts = [sum(sizes[:i]) for i in range(1, len(sizes))]
-        parts = jnp.split(x, starts)
+        ends = list(itertools.accumulate(math.prod(shape) for shape in self.shapes))
+        parts = jnp.split(x, ends[:-1])
         leaves = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
         return jax.tree.unflatten(self.treedef, leaves)
 

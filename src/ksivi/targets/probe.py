@@ -34,8 +34,11 @@ def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
             f"shape {jnp.shape(value)} and dtype {jnp.result_type(value)}"
         )
     score = density.score(x)
-    if jnp.shape(score) != x.shape:
-        raise ValueError(f"score must return shape {x.shape}, like the point, got shape {jnp.shape(score)}")
+    if jnp.shape(score) != x.shape or not jnp.issubdtype(jnp.result_type(score), jnp.floating):
+        raise ValueError(
+            f"score must return shape {x.shape}, like the point, and floating numbers, "
+            f"got shape {jnp.shape(score)} and dtype {jnp.result_type(score)}"
+        )
     return value, score
 
 

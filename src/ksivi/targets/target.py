@@ -1,5 +1,6 @@
 """`Target`: what is to be approximated."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from .._checks import as_count, as_single_key, require_point
+from .._checks import as_count, as_positive, as_single_key, describe, require_point
 from .._numerics import full_precision
 from .affine import Affine
 from .density import AbstractDensity, DataDensity, FunctionDensity, Point, PytreeDensity, Rows, ScoreDensity
@@ -54,7 +55,11 @@ class Target(eqx.Module):
         _require_callable(log_density, "log_density")
         if score is not None:
             _require_callable(score, "score")
-        self._set(FunctionDensity(log_density, score), dim, _named_layout(names, dim))
+        self.density = FunctionDensity(log_density, score)
+        self.coordinates = None
+        self.inverse_temperature = None
+        self.dim = dim
+        self.layout = _named_layout(names, dim)
         probe(self.density, _test_point(test_point, dim))
 
     @classmethod
@@ -129,9 +134,11 @@ class Target(eqx.Module):
         if not paths:
             raise ValueError("example must hold at least one array, got an empty pytree")
         for path, leaf in paths:
-            if not jnp.issubdtype(jnp.result_type(leaf), jnp.floating):
-                raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {jnp.result_type(leaf)}")
+            if not jnp.issubdtype(np.asarray(leaf).dtype, jnp.floating):
+                raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {np.asarray(leaf).dtype}")
         names = [jax.tree_util.keystr(path, simple=True, separator=".") or "x" for path, _ in paths]
+        if len(set(names)) < len(names):
+            raise ValueError(f"example must have different names for its parts, got {names}")
         shapes = tuple(np.shape(leaf) for _, leaf in paths)
         point = jnp.concatenate([jnp.ravel(leaf) for _, leaf in paths])
         layout = tuple(zip(names, shapes, strict=True))
@@ -170,14 +177,16 @@ class Target(eqx.Module):
                 f"loc must have shape ({self.dim},) and scale ({self.dim},) or ({self.dim}, {self.dim}), "
                 f"got {affine.loc.shape} and {affine.scale.shape}"
             )
+        if not isinstance(affine.scale, jax.core.Tracer) and not bool(jnp.isfinite(affine.log_det())):
+            raise ValueError(f"scale must be finite and invertible, got {affine.scale}")
         affine = affine if self.coordinates is None else self.coordinates.after(affine)
-        return self._with(coordinates=affine)
+        return self._replace(coordinates=affine)
 
     def tempered(self, inverse_temperature: float | Scalar) -> Self:
         """p(x)^β: the log density and the score times β."""
-        beta = jnp.asarray(inverse_temperature, jnp.result_type(float))
+        beta = as_positive(inverse_temperature, "inverse_temperature")
         beta = beta if self.inverse_temperature is None else self.inverse_temperature * beta
-        return self._with(inverse_temperature=beta)
+        return self._replace(inverse_temperature=beta)
 
     def to_original(self, u: Point) -> Point:
         """From this view's coordinates to those of the log density that was given."""
@@ -201,7 +210,10 @@ class Target(eqx.Module):
         """The unbiased estimate of this target from some rows of its data; itself for None."""
         if rows is None:
             return self
-        return self._with(density=eqx.tree_at(lambda d: d.rows, self.density, rows, is_leaf=lambda leaf: leaf is None))
+        if not isinstance(self.density, DataDensity):
+            raise ValueError("rows must be None for a target that was not made with Target.from_data")
+        density = eqx.tree_at(lambda d: d.rows, self.density, rows, is_leaf=lambda leaf: leaf is None)
+        return self._replace(density=density)
 
     def minibatch(self, key: PRNGKeyArray) -> Self:
         """The estimate from a random minibatch; itself for a target without minibatches."""
@@ -218,19 +230,15 @@ class Target(eqx.Module):
     @classmethod
     def _new(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
         probe(density, point)
-        target = object.__new__(cls)
-        target._set(density, dim, layout)
-        return target
+        return object.__new__(cls)._replace(
+            density=density, coordinates=None, inverse_temperature=None, dim=dim, layout=layout
+        )
 
-    def _set(self, density: AbstractDensity, dim: int, layout: Layout) -> None:
-        values = {"density": density, "coordinates": None, "inverse_temperature": None, "dim": dim, "layout": layout}
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
-    def _with(self, **changes: Any) -> Self:
+    def _replace(self, **changes: Any) -> Self:
         target = object.__new__(type(self))
-        for name in ("density", "coordinates", "inverse_temperature", "dim", "layout"):
-            object.__setattr__(target, name, changes.get(name, getattr(self, name)))
+        for field in dataclasses.fields(self):
+            value = changes[field.name] if field.name in changes else getattr(self, field.name)
+            object.__setattr__(target, field.name, value)
         return target
 
 
@@ -242,7 +250,7 @@ def _require_callable(value: Any, name: str) -> None:
 def _named_layout(names: Sequence[str] | None, dim: int) -> Layout:
     if names is None:
         return (("x", (dim,)),)
-    if isinstance(names, str) or len(names) != dim or len(set(names)) != dim:
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != dim or len(set(names)) != dim:
         raise ValueError(f"names must be {dim} different names, got {names!r}")
     return tuple((str(name), ()) for name in names)
 
@@ -255,6 +263,9 @@ def _test_point(point: Any, dim: int) -> Point:
 
 
 def _as_rows(data: PyTree) -> tuple[PyTree, int]:
+    for leaf in jax.tree.leaves(data):
+        if not isinstance(leaf, jax.Array | np.ndarray) or leaf.dtype.kind not in "biuf":
+            raise ValueError(f"data must hold arrays of numbers, got {describe(leaf)}")
     data = jax.tree.map(jnp.asarray, data)
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
     if len(lengths) != 1 or 0 in lengths:

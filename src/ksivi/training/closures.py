@@ -9,9 +9,12 @@ import numpy as np
 
 Function = TypeVar("Function")
 
+_LIBRARIES = ("optax", "jax")
+"""Whose functions depend on their code and closures alone. A user's may read globals, and stands for itself."""
+
 
 class Structural(Generic[Function]):
-    """Wraps functions (or tuples of them); equal when their code and everything they close over are equal.
+    """Wraps optimisers; equal when Optax made them from equal code and everything they close over is equal.
 
     Optax builds its transformations from closures, which Python compares by identity alone.
     """
@@ -32,7 +35,7 @@ def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
     if id(value) in above:
         return ("cycle", above.index(id(value)))
     above = (*above, id(value))
-    if isinstance(value, types.FunctionType):
+    if isinstance(value, types.FunctionType) and value.__module__.split(".")[0] in _LIBRARIES:
         cells = tuple(_contents(cell) for cell in value.__closure__ or ())
         return (value.__code__, _fingerprint((value.__defaults__, value.__kwdefaults__, cells), above))
     if isinstance(value, types.MethodType):

@@ -20,13 +20,17 @@ _DRAWN_AHEAD = 2**23
 
 
 class TrainState(eqx.Module):
-    """What the next step needs: parameters, the optimiser's and the objective's state, and the average if any."""
+    """What the next step needs: parameters, the optimiser's and the objective's state, and the average if any.
+
+    `early_ratio` is the Stein ratio of the first steps, NaN before them; trouble is measured against it.
+    """
 
     step: Int[Array, ""]
     params: PyTree
     optimizer: PyTree
     objective: PyTree
     average: PyTree
+    early_ratio: Scalar
 
 
 class Problem(eqx.Module):
@@ -45,7 +49,8 @@ class Problem(eqx.Module):
 def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainState:
     inner = problem.objective.init(key, problem.target, problem.family(params))
     average = None if problem.decay is None else params
-    return TrainState(jnp.zeros((), jnp.int32), params, problem.optimizer.value.init(params), inner, average)
+    step, ratio = jnp.zeros((), jnp.int32), jnp.full((), jnp.nan)
+    return TrainState(step, params, problem.optimizer.value.init(params), inner, average, ratio)
 
 
 def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
@@ -105,12 +110,15 @@ def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[Trai
         return problem.objective.loss(problem.family(params), inner, draws, problem.target, state.step)
 
     (value, records), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
-    updates, optimizer = problem.optimizer.value.update(gradient, state.optimizer, state.params)
+    optimise = optax.with_extra_args_support(problem.optimizer.value).update
+    updates, optimizer = optimise(gradient, state.optimizer, state.params, value=value)
     params = optax.apply_updates(state.params, updates)
     average = state.average
     if problem.decay is not None:
-        average = optax.incremental_update(params, average, 1 - problem.decay)
-    return TrainState(state.step + 1, params, optimizer, inner, average), {"loss": value, **records}
+        keep = lambda a, p: problem.decay.astype(a.dtype) * a + (1 - problem.decay).astype(a.dtype) * p  # noqa: E731
+        average = jax.tree.map(keep, average, params)
+    new = TrainState(state.step + 1, params, optimizer, inner, average, state.early_ratio)
+    return new, {"loss": value, **records}
 
 
 run_one = eqx.filter_jit(run_chunk)

@@ -14,9 +14,9 @@ from jaxtyping import Array, PyTree
 
 from ..posterior import Cost, Fit, Posterior, Status
 from .closures import Structural
-from .loop import Problem, TrainState, chunk_shape, initial_state, run_many, run_one
-from .start import as_state, require_finite_start, split_three, start
-from .trouble import Trouble, find_trouble
+from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_one
+from .start import as_state, require_finite_start, split_key, start
+from .trouble import Trouble, early_ratio, find_trouble
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,24 +49,25 @@ class Run:
     def __init__(self, key, target, family, objective, optimizer, ema, resume):
         self.batched = key.ndim == 1
         self.num_runs = len(key) if self.batched else 1
-        init_key, start_key, self.key = split_three(key)
+        self.started = time.perf_counter()
+        init_key, inner_key, check_key, self.key = split_key(key, 4)
         params, frozen = start(family, init_key)
         optimizer = Structural(optax.adam(1e-3) if optimizer is None else optimizer)
         decay = None if ema is None else jnp.asarray(ema, jnp.result_type(float))
         self.problem = Problem(target, objective, frozen, decay, optimizer)
         self._require_dim(params)
+        make = eqx.filter_vmap(initial_state, in_axes=(0, None, 0)) if self.batched else initial_state
+        self.state = make(inner_key, self.problem, params)
         if resume is None:
-            make = eqx.filter_vmap(initial_state, in_axes=(0, None, 0)) if self.batched else initial_state
-            self.state = make(start_key, self.problem, params)
-            require_finite_start(self.problem, params, start_key, self.batched)
+            require_finite_start(self.problem, params, check_key, self.batched)
         else:
-            self.state = as_state(resume, self.num_runs, self.batched)
+            self.state = as_state(resume, self.state, self.num_runs, self.batched)
+        self.anchor = self.state
         self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
         self.troubles: list[Trouble | None] = [None] * self.num_runs
-        self.records: dict[str, list[np.ndarray]] = {}
+        self.records: dict[str, list[np.ndarray]] = {"loss": [], "stein_ratio": []}
         self.first = self.step = int(np.max(np.asarray(self.state.step)))
         self.ending: Status | None = None
-        self.started = time.perf_counter()
 
     def until(self, num_steps: int, chunk_size: int, callbacks: Sequence[Callback]) -> None:
         """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback says so, or Ctrl-C."""
@@ -88,58 +89,68 @@ class Run:
 
     def _chunk(self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback]) -> None:
         began = time.perf_counter()
-        limits = np.minimum(self.limits, num_steps)
-        state, recorded = self._advance(limits, shape)
+        state, recorded = self._advance(self.state, np.minimum(self.limits, num_steps), shape)
         count = min(shape[0] * shape[1], num_steps - self.step)
         records = {name: np.atleast_2d(np.asarray(values))[:, :count] for name, values in recorded.items()}
+        state = self._guard(state, records, count, shape)
         for name, values in records.items():
             self.records.setdefault(name, []).append(values)
-        state = self._guard(state, records, limits, shape)
-        self.state, self.step = state, self.step + count
+        self.anchor, self.state, self.step = self.state, state, self.step + count
         now = time.perf_counter()
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
         loss = float(np.mean(records["loss"][alive])) if alive else float("nan")
         chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
         answers = [callback(chunk) for callback in callbacks]
-        if any(answer is True for answer in answers):
+        if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
 
-    def _advance(self, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, dict[str, Array]]:
+    def _advance(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, Records]:
         limits = limits.astype(np.int32)
         run, limit = (run_many, jnp.asarray(limits)) if self.batched else (run_one, jnp.asarray(limits[0]))
-        return run(self.state, self.key, limit, self.problem, shape)
+        return run(state, self.key, limit, self.problem, shape)
 
-    def _guard(self, state: TrainState, records: dict, limits: np.ndarray, shape: tuple[int, int]) -> TrainState:
+    def _guard(self, state: TrainState, records: dict, count: int, shape: tuple[int, int]) -> TrainState:
         """Finds runs that went wrong in this chunk, and takes them back to their last good parameters."""
+        early = np.atleast_1d(np.asarray(self.state.early_ratio))
+        early = np.where(np.isnan(early), early_ratio(records["stein_ratio"]), early)
         finite = np.atleast_1d(np.asarray(_finite(state.params, self.batched)))
-        found = find_trouble(records, self.records["stein_ratio"][0], finite, self.step)
-        new = {i: trouble for i, trouble in enumerate(found) if trouble is not None and self.troubles[i] is None}
-        if not new:
-            return state
-        # Steps are repeatable, so the parameters before the fault are had by running up to it again. A gradient can
-        # go wrong one step before the loss shows it.
-        for back in (0, 1, shape[0] * shape[1]):
-            for i, trouble in new.items():
-                self.troubles[i], self.limits[i] = trouble, max(self.step, trouble.limit - back)
-            state, _ = self._advance(np.minimum(self.limits, limits), shape)
-            if np.all(np.asarray(_finite(state.params, self.batched))):
-                break
-        return state
+        found = {}
+        for i in range(self.num_runs):
+            if self.troubles[i] is None:
+                loss, ratio = records["loss"][i], records["stein_ratio"][i]
+                found[i] = find_trouble(loss, ratio, early[i], bool(finite[i]), self.step)
+        for i, trouble in found.items():
+            if trouble is not None:
+                self.troubles[i], self.limits[i] = trouble, max(self.first, trouble.limit)
+        if any(found.values()):
+            # Steps are repeatable: running again from a chunk ago, up to the fault, gives the parameters before it.
+            limits = np.minimum(self.limits, self.step + count)
+            state = self._advance(self._advance(self.anchor, limits, shape)[0], limits, shape)[0]
+        ratio = jnp.asarray(early if self.batched else early[0], self.state.early_ratio.dtype)
+        return eqx.tree_at(lambda s: s.early_ratio, state, ratio)
 
     def _fit(self, i: int, seconds: float) -> Fit:
         state, trouble = self._pick(self.state, i), self.troubles[i]
         last = self.step if trouble is None else min(self.step, trouble.step + 1)
-        history = {
-            name: np.concatenate(values, axis=1)[i, : last - self.first] for name, values in self.records.items()
-        }
-        history = {"step": np.arange(self.first, last), **history}
-        status = self.ending if trouble is None else trouble.status(int(state.step))
-        assert status is not None
+        empty = np.zeros((self.num_runs, 0))
+        history = {name: np.concatenate([empty, *v], axis=1) for name, v in self.records.items()}
+        history = {name: values[i, : last - self.first].astype(float) for name, values in history.items()}
         steps = last - self.first
         cost = Cost(seconds, steps, steps * self.problem.objective.score_evals)
         tail = history["stein_ratio"][-100:]
         diagnostics = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
-        return Fit(self._posterior(state), status, False, diagnostics, history, cost, state)
+        history = {"step": np.arange(self.first, last), **history}
+        return Fit(self._posterior(state), self._status(i, history), False, diagnostics, history, cost, state)
+
+    def _status(self, i: int, history: dict[str, np.ndarray]) -> Status:
+        trouble, ending = self.troubles[i], self.ending
+        if trouble is not None:
+            return trouble.status(int(self._pick(self.state, i).step))
+        assert ending is not None
+        beta = history.get("inverse_temperature", np.ones(1))[-1:]
+        if np.all(beta >= 1):
+            return ending
+        return Status(ending.kind, f"{ending.reason}, with the target still annealed at β = {beta[0]:.2g}")
 
     def _posterior(self, state: TrainState) -> Posterior:
         params = state.params if state.average is None else state.average

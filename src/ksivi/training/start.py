@@ -12,12 +12,13 @@ from .loop import Problem, TrainState, split_family
 
 Initializer = Callable[[PRNGKeyArray], SemiImplicit]
 
+_CHECKED = 100
 
-def split_three(key: PRNGKeyArray) -> tuple[PRNGKeyArray, PRNGKeyArray, PRNGKeyArray]:
-    if key.ndim == 0:
-        return tuple(jax.random.split(key, 3))
-    keys = jax.vmap(lambda k: jax.random.split(k, 3))(key)
-    return keys[:, 0], keys[:, 1], keys[:, 2]
+
+def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
+    """n keys from each key, the batch of a batch of keys coming first in each."""
+    split = lambda k: jax.random.split(k, n)  # noqa: E731
+    return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
 
 
 def start(family: SemiImplicit | Initializer, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
@@ -34,7 +35,8 @@ def start(family: SemiImplicit | Initializer, key: PRNGKeyArray) -> tuple[PyTree
     return eqx.filter_vmap(lambda k: split_family(family(k))[0])(key), frozen
 
 
-def as_state(resume: TrainState | Sequence[TrainState], num_runs: int, batched: bool) -> TrainState:
+def as_state(resume: TrainState | Sequence[TrainState], fresh: TrainState, num_runs: int, batched: bool) -> TrainState:
+    """The state to resume from, if it fits the run whose own start is `fresh`."""
     states = list(resume) if isinstance(resume, Sequence) else [resume]
     if not all(isinstance(state, TrainState) for state in states):
         raise ValueError(f"resume must be the state of a Fit (or a list of them), got {resume!r}")
@@ -43,23 +45,36 @@ def as_state(resume: TrainState | Sequence[TrainState], num_runs: int, batched: 
     steps = {int(state.step) for state in states}
     if len(steps) > 1:
         raise ValueError(f"resume must hold states at one step, got steps {sorted(steps)}")
+    arguments = {"params": "family", "optimizer": "optimizer", "objective": "objective", "average": "ema"}
+    for part, argument in arguments.items():
+        expected = _form(getattr(fresh, part), int(batched))
+        if any(_form(getattr(state, part), 0) != expected for state in states):
+            raise ValueError(f"resume must come from a run like this one, and its {argument} was another")
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states) if batched else states[0]
 
 
+def _form(tree: PyTree, batch_axes: int) -> tuple:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape[batch_axes:], leaf.dtype) for leaf in leaves]
+
+
 def require_finite_start(problem: Problem, params: PyTree, key: PRNGKeyArray, batched: bool) -> None:
-    if batched:
-        params, key = jax.tree.map(lambda a: a[0], params), key[0]
-    bad, total = _count_bad_scores(problem, params, key)
+    """Refuses a target that is NaN or infinite where the untrained family draws, in any of the runs."""
+    count = eqx.filter_vmap(_count_bad, in_axes=(None, 0, 0)) if batched else _count_bad
+    bad = int(jnp.max(count(problem, params, key)))
     if bad:
         raise ValueError(
-            f"target must have a finite score where the family starts: it is NaN or infinite at {bad} of {total} draws "
-            "of the untrained family; start closer (log_var, loc) or check the log density"
+            f"target must be finite where the family starts: its log density or score is NaN or infinite at {bad} of "
+            f"{_CHECKED} draws of the untrained family; start closer (log_var, loc) or check the log density"
         )
 
 
 @eqx.filter_jit
-def _count_bad_scores(problem: Problem, params: PyTree, key: PRNGKeyArray, total: int = 100) -> tuple[Array, int]:
+def _count_bad(problem: Problem, params: PyTree, key: PRNGKeyArray) -> Array:
     sample_key, rows_key = jax.random.split(key)
-    x = problem.family(params).sample(sample_key, total)
-    score = jax.vmap(problem.target.minibatch(rows_key).score)(x)
-    return jnp.sum(~jnp.all(jnp.isfinite(score), axis=1)), total
+    x = problem.family(params).sample(sample_key, _CHECKED)
+    target = problem.target.minibatch(rows_key)
+    bad = ~jnp.all(jnp.isfinite(jax.vmap(target.score)(x)), axis=1)
+    if target.has_log_density:
+        bad = bad | ~jnp.isfinite(jax.vmap(target.log_density)(x))
+    return jnp.sum(bad)

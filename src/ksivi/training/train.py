@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import optax
 from jaxtyping import PRNGKeyArray
 
@@ -41,7 +42,8 @@ def train(
     - `objective`: such as `KSIVI`.
     - `num_steps`: the step to stop at, counted from the very beginning when resuming.
     - `optimizer`: any Optax transformation, with its schedules, clipping and groups; Adam at 1e-3 unless given.
-    - `ema`: the decay of an exponential moving average of the parameters, which the posterior then uses.
+    - `ema`: the decay of an exponential moving average of the parameters, from their start on, which the posterior
+        then uses.
     - `chunk_size`: about how many steps run between looks at the loss. Results do not depend on it.
     - `callbacks`: called with a `Chunk` after each chunk; one that returns True ends the run.
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
@@ -56,7 +58,8 @@ def train(
     fit = ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(num_samples=50), num_steps=200)
     ```
     """
-    key = _check_arguments(key, target, objective, num_steps, chunk_size, ema)
+    key = _check_arguments(key, target, objective, num_steps, chunk_size)
+    _check_options(optimizer, ema, callbacks)
     run = Run(key, target, family, objective, optimizer, ema, resume)
     bar = [ProgressBar()] if wanted(progress) else []
     try:
@@ -72,7 +75,7 @@ def train(
     return fits if run.batched else fits[0]
 
 
-def _check_arguments(key, target, objective, num_steps, chunk_size, ema) -> PRNGKeyArray:
+def _check_arguments(key, target, objective, num_steps, chunk_size) -> PRNGKeyArray:
     key = as_key(key)
     if key.ndim > 1 or key.size == 0:
         raise ValueError(f"key must be one key or a flat batch of keys, got shape {key.shape}")
@@ -82,6 +85,13 @@ def _check_arguments(key, target, objective, num_steps, chunk_size, ema) -> PRNG
         raise ValueError(f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {objective!r}")
     as_count(num_steps, "num_steps")
     as_count(chunk_size, "chunk_size")
-    if ema is not None and not 0 <= ema < 1:
-        raise ValueError(f"ema must be a decay in [0, 1), got {ema}")
     return key
+
+
+def _check_options(optimizer, ema, callbacks) -> None:
+    if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-3), got {optimizer!r}")
+    if ema is not None and not (isinstance(ema, int | float | np.floating) and 0 <= ema < 1):
+        raise ValueError(f"ema must be a decay in [0, 1), got {ema!r}")
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+        raise ValueError(f"callbacks must be a list of functions of a Chunk, got {callbacks!r}")

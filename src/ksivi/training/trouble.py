@@ -10,9 +10,13 @@ _RUNAWAY = 1e4
 """A Stein ratio above this says that the draws are about 100 times too wide."""
 
 
+_WINDOW = 20
+"""Steps whose median ratio is taken as early, or as current."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Trouble:
-    """What went wrong, at which step, and the step before which the parameters were good."""
+    """What went wrong, at which step, and how many steps led to the last good parameters."""
 
     what: str
     step: int
@@ -22,35 +26,30 @@ class Trouble:
         return Status("diverged", f"{self.what} at step {self.step:,}; the parameters are those of step {kept:,}")
 
 
-def find_trouble(
-    records: dict[str, np.ndarray], early_ratio: np.ndarray, finite: np.ndarray, first: int
-) -> list[Trouble | None]:
-    """What went wrong in a chunk, for each run.
+def early_ratio(ratios: np.ndarray) -> np.ndarray:
+    """The Stein ratio at the beginning, for each run, from what the first chunk recorded."""
+    return np.median(ratios[:, :_WINDOW], axis=1)
+
+
+def find_trouble(loss: np.ndarray, ratio: np.ndarray, early: float, finite: bool, first: int) -> Trouble | None:
+    """What went wrong in a chunk of one run.
 
     **Arguments:**
 
-    - `records`: what the steps recorded, (runs, steps).
-    - `early_ratio`: the Stein ratios of the first chunk, (runs, steps).
-    - `finite`: whether each run's parameters are finite after the chunk.
+    - `loss`, `ratio`: what the steps recorded.
+    - `early`: the run's early Stein ratio.
+    - `finite`: whether the parameters are finite after the chunk.
     - `first`: the chunk's first step.
     """
-    return [
-        _trouble(records["loss"][i], records["stein_ratio"][i], early_ratio[i], bool(finite[i]), first)
-        for i in range(len(finite))
-    ]
-
-
-def _trouble(loss: np.ndarray, ratio: np.ndarray, early: np.ndarray, finite: bool, first: int) -> Trouble | None:
-    bad = np.flatnonzero(~np.isfinite(loss))
+    bad, end = np.flatnonzero(~np.isfinite(loss)), first + len(loss)
     if bad.size:
         step = first + int(bad[0])
-        return Trouble(f"the loss became {loss[bad[0]]}", step, step)
+        # The parameters of this step gave the bad loss; those of the step before gave a good one.
+        return Trouble(f"the loss became {loss[bad[0]]}", step, step - 1)
     if not finite:
-        last = first + len(loss)
-        return Trouble("a gradient became NaN or infinite", last - 1, last)
-    width = np.median(ratio)
+        return Trouble("a gradient became NaN or infinite", end - 1, end - 1)
     # A start that is far too wide narrows; a run that widens a hundredfold beyond both bounds is running away.
-    if width > _RUNAWAY and width > 100 * abs(np.median(early)):
-        times = np.sqrt(width)
-        return Trouble(f"the draws ran away, about {times:,.0f} times too wide,", first + len(loss) - 1, first)
+    width = abs(np.median(ratio[-_WINDOW:]))
+    if width > _RUNAWAY and width > 100 * abs(early):
+        return Trouble(f"the draws ran away, about {np.sqrt(width):,.0f} times too wide,", end - 1, first)
     return None
