@@ -49,7 +49,7 @@ class Problem(eqx.Module):
 def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainState:
     inner = problem.objective.init(key, problem.target, problem.family(params))
     average = None if problem.decay is None else params
-    step, ratio = jnp.zeros((), jnp.int32), jnp.full((), jnp.nan)
+    step, ratio = jnp.zeros((), jnp.int32), jnp.asarray(jnp.nan, jnp.result_type(float))
     return TrainState(step, params, problem.optimizer.value.init(params), inner, average, ratio)
 
 
