@@ -160,6 +160,7 @@ def in_a_process(what: str) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--dims", type=int, nargs="+", default=[50, 100, 200])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", choices=["memory"])
     parser.add_argument("--out")
@@ -178,7 +179,7 @@ def main() -> None:
         f"{record['device']}, jax {jax.__version__}: vanilla KSIVI, N = {N}, network [100, 128, 128, d], ms a step",
         flush=True,
     )
-    for dim in (50, 100, 200):
+    for dim in args.dims:
         if gpu:
             row = {
                 "ksivi_ms": statistics.median(step_times(dim, 1, 2_000, args.rounds, lambda: None)),
