@@ -74,8 +74,7 @@ class Run:
         todo = num_steps - self.step
         if todo <= 0:
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
-        one = self._one(self.state.params)
-        shape = chunk_shape(self.problem, one, todo, chunk_size)
+        shape = chunk_shape(self.problem, self._pick(self.state.params, 0), todo, chunk_size)
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
                 self._chunk(num_steps, shape, callbacks)
@@ -160,14 +159,11 @@ class Run:
     def _posteriors(self) -> list[Posterior]:
         return [self._posterior(self._pick(self.state, i)) for i in range(self.num_runs)]
 
-    def _one(self, tree: PyTree) -> PyTree:
-        return self._pick(tree, 0)
-
     def _pick(self, tree: PyTree, i: int) -> PyTree:
         return jax.tree.map(lambda a: a[i], tree) if self.batched else tree
 
     def _require_dim(self, params: PyTree) -> None:
-        dim = self.problem.family(self._one(params)).dim
+        dim = self.problem.family(self._pick(params, 0)).dim
         if dim != self.problem.target.dim:
             raise ValueError(f"family must have the target's dim {self.problem.target.dim}, got dim {dim}")
 
