@@ -8,7 +8,7 @@ import optax
 import pytest
 
 import ksivi
-from ksivi.training.closures import Structural
+from ksivi._closures import Structural
 
 KEY = jax.random.key(0)
 MEAN, SD = jnp.array([1.0, -2.0]), jnp.array([0.5, 2.0])

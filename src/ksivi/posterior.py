@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import _archive
-from ._checks import as_count, as_single_key
-from .families import SemiImplicit
+from ._checks import as_count, as_samples, as_single_key
+from .families import Empirical, SemiImplicit
 from .targets import Affine, Layout
 
 Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
@@ -22,7 +22,7 @@ Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupte
 
 @_archive.register
 class Posterior(eqx.Module):
-    """A trained sampler, in the target's own unconstrained coordinates.
+    """A trained sampler or a set of stored draws, in the target's own unconstrained coordinates.
 
     ```python
     draws = fit.posterior.sample(jax.random.key(1), 4_000)
@@ -30,7 +30,7 @@ class Posterior(eqx.Module):
     ```
     """
 
-    family: SemiImplicit
+    family: SemiImplicit | Empirical
     coordinates: Affine | None
     layout: Layout = eqx.field(static=True)
 
@@ -39,8 +39,18 @@ class Posterior(eqx.Module):
         return self.family.dim
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
-        """n independent draws of the trained sampler."""
+        """n draws: independent ones of the trained sampler, or n of the stored draws (all of them before any twice)."""
         return _sample(self, as_single_key(key), as_count(n, "n"))
+
+    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
+        r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
+
+        It is too low on average, the more so the fewer z lie near x: at points whose own z is not known do not divide
+        by it. For importance weights and the evidence use `ksivi.diagnostics.importance`, which keeps each draw's z.
+        Stored draws have no density and refuse (`ValueError`).
+        """
+        key, x = as_single_key(key), as_samples(x, "x", self.dim)
+        return _log_prob(self, key, x, as_count(num_mixing, "num_mixing"))
 
     def draws(self, key: PRNGKeyArray, n: int) -> dict[str, Float[Array, "n ..."]]:
         """n draws as a dict, by the target's names."""
@@ -79,6 +89,14 @@ def load(path: str | os.PathLike) -> Posterior:
 def _sample(posterior: Posterior, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
     x = posterior.family.sample(key, n)
     return x if posterior.coordinates is None else jax.vmap(posterior.coordinates)(x)
+
+
+@eqx.filter_jit
+def _log_prob(posterior: Posterior, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
+    if posterior.coordinates is None:
+        return posterior.family.log_prob(key, x, num_mixing)
+    u = jax.vmap(posterior.coordinates.inverse)(x)
+    return posterior.family.log_prob(key, u, num_mixing) - posterior.coordinates.log_det()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Variational families q(x) = ∫ q(x|z) q(z) dz."""
 
 from .conditional import DiagonalGaussian
+from .empirical import Empirical
 from .frozen import Frozen, groups, trainable
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
@@ -11,6 +12,7 @@ __all__ = [
     "AbstractMixing",
     "Constant",
     "DiagonalGaussian",
+    "Empirical",
     "Frozen",
     "GaussianMixing",
     "SampledMixing",

@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float, Scalar
 
 from .. import _archive
+from .._numerics import full_precision
 from .frozen import Frozen
 
 
@@ -37,11 +38,32 @@ class DiagonalGaussian(eqx.Module):
         floor = lax.stop_gradient(self.min_log_var.value).astype(raw.dtype)
         return self.mean(z), jnp.where(raw > floor, raw, floor)
 
+    def score(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Float[Array, " d"]:
+        """∇ₓ log q(x|z)."""
+        mean, log_var = self.parameters(z)
+        return (mean - x) * jnp.exp(-log_var)
+
     def log_prob(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Scalar:
         """log q(x|z)."""
         mean, log_var = self.parameters(z)
-        residual = (x - mean) * jnp.exp(-0.5 * log_var)
-        return -0.5 * jnp.sum(residual**2 + log_var + jnp.log(2 * jnp.pi))
+        return log_normal((x - mean) * jnp.exp(-0.5 * log_var), log_var)
+
+
+def log_normal(xi: Float[Array, " d"], log_var: Float[Array, " d"]) -> Scalar:
+    """log N(x; μ, σ²) at x = μ + σ ⊙ ξ."""
+    return -0.5 * jnp.sum(xi**2 + log_var + jnp.log(2 * jnp.pi))
+
+
+def log_normals(x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    """log N(xᵢ; μⱼ, σⱼ²) for every pair, by matrix products: n × m × d is never stored."""
+    # Centred, so that an offset costs no digits when the square is expanded.
+    centre = lax.stop_gradient(jnp.mean(mean, axis=0, keepdims=True))
+    x, mean, precision = x - centre, mean - centre, jnp.exp(-log_var)
+    with full_precision():
+        squares = (x * x) @ precision.T - 2 * (x @ (precision * mean).T)
+    squares = squares + jnp.sum(precision * mean**2, axis=1)[None, :]
+    constants = jnp.sum(log_var + jnp.log(2 * jnp.pi), axis=1)
+    return -0.5 * (jnp.maximum(squares, 0) + constants[None, :])
 
 
 def place(

@@ -1,18 +1,22 @@
 """The semi-implicit family q(x) = ∫ q(x|z) q(z) dz."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
-from .conditional import DiagonalGaussian, place
+from .conditional import DiagonalGaussian, log_normal, log_normals, place
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
+
+_POINTS_AT_ONCE = 1_000
 
 Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
 
@@ -85,12 +89,16 @@ class SemiImplicit(eqx.Module):
         mean, scale = Constant(_vector(loc, "loc", dim)), Constant(_log_var_start(log_var, min_log_var, dim))
         return cls(GaussianMixing(0), DiagonalGaussian(mean, scale, min_log_var))
 
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The parameters' own precision, so that a saved sampler draws the same numbers whatever JAX's default."""
+        return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
+
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
         """n draws of z and, for each, `noise_per_z` draws of ξ one after another: all the randomness of the samples."""
         z_key, xi_key = jax.random.split(key)
-        # In the parameters' own precision, so that a saved sampler draws the same numbers whatever JAX's default.
-        dtype = jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
-        return self.mixing.sample(z_key, n, dtype), jax.random.normal(xi_key, (n * noise_per_z, self.dim), dtype)
+        xi = jax.random.normal(xi_key, (n * noise_per_z, self.dim), self.dtype)
+        return self.mixing.sample(z_key, n, self.dtype), xi
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
@@ -103,9 +111,41 @@ class SemiImplicit(eqx.Module):
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         return place(for_each_noise(mean), for_each_noise(log_var), xi)
 
+    def transport_and_log_prob(
+        self, noise: Noise, others: Float[Array, "m k"]
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        r"""Samples x and log q̂(x) = log 1/(m+1) Σₖ q(x|zₖ) over the z that made x and the m `others`.
+
+        With the generating z in the sum, E[p(x)/q̂(x)] = ∫p for every m; without it such ratios explode.
+        """
+        z, xi = noise
+        parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
+        (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
+        x = place(mean, log_var, xi)[0]
+        own = jax.vmap(log_normal)(xi, log_var)
+        return x, _log_mean_exp(jnp.concatenate([own[:, None], log_normals(x, means, log_vars)], axis=1))
+
+    def sample_and_log_prob(
+        self, key: PRNGKeyArray, n: int, num_mixing: int
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """n draws of x with log q̂(x), their own z among the `num_mixing` + 1."""
+        noise_key, mixing_key = jax.random.split(key)
+        noise = self.noise(noise_key, n)
+        return self.transport_and_log_prob(noise, self.mixing.sample(mixing_key, num_mixing, noise[0].dtype))
+
+    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
+        """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
+        mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
+        log_mixture = lambda point: _log_mean_exp(log_normals(point[None], mean, log_var))[0]  # noqa: E731
+        return lax.map(log_mixture, x.astype(self.dtype), batch_size=_POINTS_AT_ONCE)
+
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n independent draws of x."""
         return self.transport(self.noise(as_single_key(key), as_count(n, "n")))[0]
+
+
+def _log_mean_exp(a: Float[Array, "n m"]) -> Float[Array, " n"]:
+    return jax.nn.logsumexp(a, axis=1) - math.log(a.shape[1])
 
 
 def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:

@@ -1,7 +1,10 @@
 """Objectives: one file each, all through the same door."""
 
-from .annealing import Annealing
 from .base import AbstractObjective
 from .ksivi import KSIVI
+from .schedules import Annealing, Decay
+from .sivi import SIVI
+from .sivi_sm import SIVISM
+from .uivi import UIVI
 
-__all__ = ["KSIVI", "AbstractObjective", "Annealing"]
+__all__ = ["KSIVI", "SIVI", "SIVISM", "UIVI", "AbstractObjective", "Annealing", "Decay"]

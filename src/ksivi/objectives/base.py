@@ -7,8 +7,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..families import SemiImplicit
 from ..targets import Target
-
-Aux = dict[str, Scalar]
+from .records import Aux
 
 
 class AbstractObjective(eqx.Module):

@@ -1,6 +1,5 @@
 """KSIVI: the kernel Stein discrepancy of a semi-implicit family, Algorithms 1 and 2 of the paper."""
 
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import equinox as eqx
@@ -15,6 +14,7 @@ from ..families import SemiImplicit
 from ..kernels import AbstractKernel, Gaussian, pair_mean
 from ..targets import Target
 from .base import AbstractObjective
+from .records import Schedule, anneal, as_schedule, record
 
 Estimator = Literal["vanilla", "u-statistic"]
 
@@ -59,7 +59,7 @@ class KSIVI(AbstractObjective):
     """
 
     kernel: AbstractKernel
-    annealing: Callable[[Int[Array, ""]], Scalar] | None
+    annealing: Schedule | None
     log_density_weight: Array | None
     log_density_horizon: Array | None
     estimator: Estimator = eqx.field(static=True)
@@ -74,7 +74,7 @@ class KSIVI(AbstractObjective):
         num_samples: int = 100,
         *,
         noise_per_z: int = 1,
-        annealing: Callable[[Int[Array, ""]], Scalar] | None = None,
+        annealing: Schedule | None = None,
         log_density_weight: float | Array | None = None,
         log_density_horizon: int | Array | None = None,
         inverse_covariance: bool = False,
@@ -87,12 +87,10 @@ class KSIVI(AbstractObjective):
         self.noise_per_z = as_count(noise_per_z, "noise_per_z")
         if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
             raise ValueError(f"noise_per_z must divide num_samples = {num_samples} into several z, got {noise_per_z}")
-        if annealing is not None and not callable(annealing):
-            raise ValueError(f"annealing must be a function of the step, such as Annealing(), got {annealing!r}")
         if log_density_horizon is not None and log_density_weight is None:
             raise ValueError("log_density_horizon needs a log_density_weight, got none")
         weight, horizon = log_density_weight, log_density_horizon
-        self.annealing = annealing
+        self.annealing = as_schedule(annealing, "annealing", "Annealing()")
         self.log_density_weight = None if weight is None else as_positive(weight, "log_density_weight")
         self.log_density_horizon = None if horizon is None else as_positive(horizon, "log_density_horizon")
         self.inverse_covariance = inverse_covariance
@@ -121,19 +119,14 @@ class KSIVI(AbstractObjective):
         return state
 
     def loss(self, family, state, draws, target, step):
-        beta = None if self.annealing is None else self.annealing(step)
-        target = target if beta is None else target.tempered(beta)
+        target, beta = anneal(target, self.annealing, step)
         x, conditional_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         loss = self._ksd2(x, score - conditional_score)
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
-        ratio = _stein_ratio(x, score)
-        if beta is None:
-            return loss, {"stein_ratio": ratio}
-        # Against the target itself, so that draws of an annealed one do not pass for its own.
-        return loss, {"stein_ratio": ratio / beta, "inverse_temperature": beta}
+        return loss, record(x[0], score[0], x[-1], beta)
 
     @property
     def score_evals(self) -> int:
@@ -187,9 +180,3 @@ def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[A
         covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False))
     covariance = covariance + 1e-8 * jnp.eye(x.shape[1], dtype=x.dtype)
     return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(covariance), f.T).T
-
-
-def _stein_ratio(x: Float[Array, "r n d"], score: Float[Array, "r n d"]) -> Scalar:
-    """−E⟨s_p(x), x − E x⟩ / d: 1 at q = p by Stein's identity, c² for a Gaussian c times too wide."""
-    x, score = lax.stop_gradient((x, score))
-    return -jnp.mean(score[0] * (x[0] - jnp.mean(x[-1], axis=0, keepdims=True)))

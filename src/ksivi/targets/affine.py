@@ -18,6 +18,10 @@ class Affine(eqx.Module):
     def __call__(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         return self.loc + self.linear(u)
 
+    def inverse(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """u with self(u) = x."""
+        return (x - self.loc) / self.scale if self.scale.ndim == 1 else jnp.linalg.solve(self.scale, x - self.loc)
+
     def linear(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         with full_precision():
             return u * self.scale if self.scale.ndim == 1 else u @ self.scale.T

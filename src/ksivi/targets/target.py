@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._checks import as_count, as_positive, as_single_key, describe, require_point
@@ -163,6 +164,16 @@ class Target(eqx.Module):
             value, score = self.density.value_and_score(self.to_original(x))
         return self._view_value(value), self._view_score(score)
 
+    def surrogate(self, x: Point) -> Scalar:
+        """A scalar whose gradient is the score: log p(x) where values are known, ⟨s(x), x⟩ where they are not.
+
+        The score counts as a constant, so that this can be differentiated once, at the price of one score.
+        """
+        value, score = self.log_density_and_score(x) if self.has_log_density else (None, self.score(x))
+        x, score = x.astype(score.dtype), lax.stop_gradient(score)
+        along = jnp.sum(score * (x - lax.stop_gradient(x)))
+        return along + lax.stop_gradient(jnp.sum(score * x) if value is None else value)
+
     def whitened(self, loc: Float[Array, " d"], scale: Float[Array, " d"] | Float[Array, "d d"]) -> Self:
         """The same target in coordinates u, x = loc + scale u. Posteriors trained on it still draw x.
 
@@ -187,6 +198,10 @@ class Target(eqx.Module):
         beta = as_positive(inverse_temperature, "inverse_temperature")
         beta = beta if self.inverse_temperature is None else self.inverse_temperature * beta
         return self._replace(inverse_temperature=beta)
+
+    def unwhitened(self) -> Self:
+        """The same target in the coordinates of the log density that was given."""
+        return self._replace(coordinates=None)
 
     def to_original(self, u: Point) -> Point:
         """From this view's coordinates to those of the log density that was given."""

@@ -7,10 +7,10 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from .._closures import Structural
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target
-from .closures import Structural
 
 Optimizer = Structural[optax.GradientTransformation]
 Records = dict[str, Float[Array, " t"]]

@@ -12,8 +12,8 @@ import numpy as np
 import optax
 from jaxtyping import Array, PyTree
 
+from .._closures import Structural
 from ..posterior import Cost, Fit, Posterior, Status
-from .closures import Structural
 from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_one
 from .start import as_state, require_finite_start, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble

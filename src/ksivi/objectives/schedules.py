@@ -1,4 +1,4 @@
-"""Annealing of the target."""
+"""Schedules: numbers that follow the step. Modules, so that equal ones do not compile again."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -26,3 +26,24 @@ class Annealing(eqx.Module):
 
     def __call__(self, step: Int[Array, ""]) -> Scalar:
         return jnp.minimum(1, self.start + step / self.horizon)
+
+
+class Decay(eqx.Module):
+    r"""The weight start · factor^⌊t / every⌋.
+
+    ```python
+    objective = ksivi.SIVISM(num_samples=100, score_weight=ksivi.Decay(start=1.0, factor=1 / 1.004, every=100))
+    ```
+    """
+
+    start: Array
+    factor: Array
+    every: Array
+
+    def __init__(self, *, start: float | Array = 1.0, factor: float | Array, every: int | Array = 1):
+        self.start = as_positive(start, "start")
+        self.factor = as_positive(factor, "factor")
+        self.every = as_positive(every, "every")
+
+    def __call__(self, step: Int[Array, ""]) -> Scalar:
+        return self.start * self.factor ** jnp.floor(step / self.every)

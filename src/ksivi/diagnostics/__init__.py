@@ -1,0 +1,5 @@
+"""Whether to believe a posterior."""
+
+from .importance import Importance, importance
+
+__all__ = ["Importance", "importance"]

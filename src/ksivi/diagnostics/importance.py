@@ -1,0 +1,114 @@
+"""Importance weights, the evidence bound and the evidence of a semi-implicit posterior."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._checks import as_count, as_single_key
+from ..families import SemiImplicit
+from ..posterior import Posterior
+from ..targets import Target
+
+_BLOCK = 100
+"""Draws that share their auxiliary z. Blocks are independent, so standard errors are taken between them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Importance:
+    """Draws of q with their log weights log p(x) − log q̂(x), and what the weights say.
+
+    **Attributes:**
+
+    - `draws`, `log_weights`: in the target's own coordinates.
+    - `elbo`, `elbo_error`: the mean log weight, a lower bound of the log evidence, and its standard error.
+    - `log_evidence`, `log_evidence_error`: log of the mean weight, and its standard error. The mean weight is unbiased
+        for ∫ p for every `num_mixing`; where few weights carry it, neither it nor its error is to be believed.
+    - `num_mixing`: auxiliary z for each draw, besides its own.
+    """
+
+    draws: Float[np.ndarray, "n d"]
+    log_weights: Float[np.ndarray, " n"]
+    elbo: float
+    elbo_error: float
+    log_evidence: float
+    log_evidence_error: float
+    num_mixing: int
+
+    @property
+    def weights(self) -> Float[np.ndarray, " n"]:
+        """The weights, normalised to a sum of 1."""
+        shifted = np.exp(self.log_weights - self.log_weights.max())
+        return shifted / shifted.sum()
+
+    @property
+    def effective_sample_size(self) -> float:
+        """1 / Σ w²."""
+        return float(1 / np.sum(self.weights**2))
+
+
+def importance(
+    key: PRNGKeyArray, target: Target, posterior: Posterior, *, num_samples: int = 10_000, num_mixing: int = 1_000
+) -> Importance:
+    r"""Weighs draws of a trained sampler by w = p(x) / q̂(x), q̂(x) = 1/(K+1) Σₖ q(x|zₖ), the z that made x among them.
+
+        ELBO = E log w ≤ log ∫ p,   evidence = E w = ∫ p
+
+    Both hold for every K; the first rises to the exact ELBO of q as K grows.
+
+    **Arguments:**
+
+    - `target`: its log density must be known, not the score alone.
+    - `posterior`: a trained sampler; stored draws have no density.
+    - `num_samples`: draws, rounded up to hundreds.
+    - `num_mixing`: K.
+
+    ```python
+    result = ksivi.diagnostics.importance(jax.random.key(2), target, fit.posterior, num_samples=1_000)
+    result.log_evidence, result.log_evidence_error
+    ```
+    """
+    if not isinstance(target, Target) or not isinstance(posterior, Posterior):
+        raise ValueError(f"importance takes a Target and a Posterior, got {type(target)} and {type(posterior)}")
+    if not isinstance(posterior.family, SemiImplicit):
+        raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
+    if not target.has_log_density:
+        raise ValueError("target must know its log density, and this one knows its score only")
+    if target.dim != posterior.dim:
+        raise ValueError(f"posterior must have the target's dim {target.dim}, got dim {posterior.dim}")
+    as_count(num_samples, "num_samples", minimum=2)
+    keys = jax.random.split(as_single_key(key), max(2, -(-num_samples // _BLOCK)))
+    draws, log_weights = _weigh(keys, target.unwhitened(), posterior, as_count(num_mixing, "num_mixing"))
+    return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
+
+
+@eqx.filter_jit
+def _weigh(
+    keys: PRNGKeyArray, target: Target, posterior: Posterior, num_mixing: int
+) -> tuple[Float[Array, "b m d"], Float[Array, "b m"]]:
+    def block(key: PRNGKeyArray) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        assert isinstance(posterior.family, SemiImplicit)
+        x, log_q = posterior.family.sample_and_log_prob(key, _BLOCK, num_mixing)
+        if posterior.coordinates is not None:
+            x, log_q = jax.vmap(posterior.coordinates)(x), log_q - posterior.coordinates.log_det()
+        return x, jax.vmap(target.log_density)(x) - log_q
+
+    return lax.map(block, keys)
+
+
+def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> Importance:
+    top = log_weights.max()
+    elbo, elbo_error = _mean_and_error(log_weights)
+    mean, error = _mean_and_error(np.exp(log_weights - top))
+    log_evidence = float(top + np.log(mean))
+    return Importance(
+        draws.reshape(-1, draws.shape[2]), log_weights.ravel(), elbo, elbo_error, log_evidence, error / mean, num_mixing
+    )
+
+
+def _mean_and_error(blocks: Float[np.ndarray, "b m"]) -> tuple[float, float]:
+    means = blocks.mean(axis=1)
+    return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))

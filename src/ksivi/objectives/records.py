@@ -1,0 +1,43 @@
+"""What every objective shares: the annealed target, and the numbers that each step records."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Scalar
+
+from ..targets import Target
+
+Schedule = Callable[[Int[Array, ""]], Scalar]
+Aux = dict[str, Scalar]
+
+
+def as_schedule(schedule: Schedule | None, name: str, example: str) -> Schedule | None:
+    if schedule is not None and not callable(schedule):
+        raise ValueError(f"{name} must be a function of the step, such as {example}, got {schedule!r}")
+    return schedule
+
+
+def anneal(target: Target, annealing: Schedule | None, step: Int[Array, ""]) -> tuple[Target, Scalar | None]:
+    """The target at this step, and its inverse temperature where there is one."""
+    if annealing is None:
+        return target, None
+    beta = annealing(step)
+    return target.tempered(beta), beta
+
+
+def record(x: Float[Array, "n d"], score: Float[Array, "n d"], others: Float[Array, "m d"], beta: Scalar | None) -> Aux:
+    """The Stein ratio −E⟨s_p(x), x − E x⟩ / d: 1 at q = p by Stein's identity, c² for a Gaussian c times too wide.
+
+    **Arguments:**
+
+    - `x`, `score`: samples, and the annealed target's score there.
+    - `others`: samples to take E x from.
+    - `beta`: the inverse temperature.
+    """
+    x, score, others = lax.stop_gradient((x, score, others))
+    ratio = -jnp.mean(score * (x - jnp.mean(others, axis=0, keepdims=True)))
+    if beta is None:
+        return {"stein_ratio": ratio}
+    # Against the target itself, so that draws of an annealed one do not pass for its own.
+    return {"stein_ratio": ratio / beta, "inverse_temperature": beta}
