@@ -2,7 +2,10 @@
 
 from . import diagnostics, families, kernels, metrics, problems
 from .families import SemiImplicit
+from .mcmc import MALA, NUTS, SGLD, reference_draws
+from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay
+from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
 from .targets import Target
 from .training import Chunk, train
@@ -10,9 +13,15 @@ from .training import Chunk, train
 __version__ = "0.1.0"
 
 __all__ = [
+    "KSDD",
     "KSIVI",
+    "MALA",
+    "MIED",
+    "NUTS",
+    "SGLD",
     "SIVI",
     "SIVISM",
+    "SVGD",
     "UIVI",
     "Annealing",
     "Chunk",
@@ -29,5 +38,7 @@ __all__ = [
     "load",
     "metrics",
     "problems",
+    "reference_draws",
+    "run",
     "train",
 ]

@@ -1,6 +1,7 @@
-"""The command line: `ksivi demo`. Results on stdout, everything else on stderr."""
+"""The command line: `ksivi demo | compare`. Results on stdout, everything else on stderr."""
 
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,8 @@ try:
     from rich.table import Table
 except ImportError as error:
     raise SystemExit(f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})") from error
+
+import numpy as np
 
 from . import __version__
 from ._checks import as_choice, as_count
@@ -34,8 +37,12 @@ def main() -> None:
     try:
         app()
     except (ValueError, ImportError) as error:
-        _notes.print(f"error: {error}", style="bold red", markup=False, highlight=False)
-        sys.exit(BAD_INPUT)
+        _fail(error, BAD_INPUT)
+
+
+def _fail(error: Exception, code: int) -> None:
+    _notes.print(f"error: {error}", style="bold red", markup=False, highlight=False)
+    sys.exit(code)
 
 
 def _version(wanted: bool) -> None:
@@ -68,10 +75,9 @@ def demo(
     from .training import ProgressBar
 
     steps = demonstration.STEPS if steps is None else as_count(steps, "--steps")
-    if as_count(seed, "--seed", minimum=0) >= 2**31:
-        raise ValueError(f"--seed must be less than 2**31, got {seed}")
+    _require_seed(seed)
     as_choice(target, "--target", ("all", *demonstration.TOYS))
-    figure = _figure_path(out)
+    figure = _folder(out) / "toys.png"
     began, shown = time.perf_counter(), []
     for name in demonstration.TOYS if target == "all" else (target,):
         problem = demonstration.TOYS[name]()
@@ -92,12 +98,142 @@ def demo(
     raise typer.Exit(_exit_code([s.fit.status.kind for s in shown]))
 
 
-def _figure_path(out: Path) -> Path:
+@app.command()
+def compare(
+    problem: Annotated[
+        str,
+        typer.Argument(help="banana, multimodal, x-shaped, student-t, waveform, diffusion, or model.py:log_density."),
+    ],
+    methods: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
+    dim: Annotated[int | None, typer.Option(help="Coordinates of the diffusion, or of your own log density.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The authors' waveform.mat, or waveform.data.")] = None,
+    preset: Annotated[str, typer.Option(help="short, or paper for the paper's settings.")] = "short",
+    seed: Annotated[int, typer.Option(help="Seed of the methods' randomness.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("compare"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> None:
+    """Run methods side by side on a problem, and measure how far their draws are from the truth.
+
+    The truth is an exact sampler where there is one, and otherwise NUTS, whose draws are made once and kept on disk;
+    where NUTS cannot vouch for them there is no comparison, and the exit code is 3. A method that fails is a result:
+    its status is in the table.
+
+    Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
+
+    Examples: ksivi compare banana --methods ksivi,sivi,nuts
+              ksivi compare diffusion --dim 50 --preset paper
+              ksivi compare model.py:log_density --dim 3
+    """
+    import jax
+
+    from . import comparison
+    from .report import methods_and_truth
+    from .training import ProgressBar
+
+    _require_seed(seed)
+    as_choice(preset, "--preset", comparison.PRESETS)
+    names = _method_names(methods, comparison.METHODS)
+    chosen = _problem(problem, dim, data)
+    figure = _folder(out) / f"{_as_file_name(chosen.name)}.png"
+    truth_key, key = jax.random.split(jax.random.key(seed))
+    try:
+        truth, floor = comparison.distance_floor(truth_key, chosen)
+    except RuntimeError as error:
+        _fail(error, NOT_TRUSTED)
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    done, bars = [], {name: ProgressBar(f"{name:<8}") for name in names}
+    for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=lambda n: [bars[n]]):
+        bars[result.name].close()
+        done.append(result)
+    panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done]
+    methods_and_truth(figure, chosen.target, np.asarray(truth), panels)
+    if as_json:
+        typer.echo(json.dumps(_comparison_record(chosen.name, floor, done)))
+    else:
+        Console().print(_comparison_table(chosen.name, floor, done))
+        for result in (r for r in done if r.fit.status.kind not in ("step limit", "converged")):
+            _notes.print(f"{result.name}: {result.fit.status}", highlight=False, markup=False)
+        _notes.print(f"figure: {figure}", highlight=False)
+    raise typer.Exit(INTERRUPTED if done[-1].fit.status.kind == "interrupted" else 0)
+
+
+def _require_seed(seed: int) -> None:
+    if as_count(seed, "--seed", minimum=0) >= 2**31:
+        raise ValueError(f"--seed must be less than 2**31, got {seed}")
+
+
+def _method_names(methods: str, known: tuple[str, ...]) -> list[str]:
+    names = list(known) if methods == "all" else [name.strip() for name in methods.split(",")]
+    for name in names:
+        as_choice(name, "--methods", known)
+    return list(dict.fromkeys(names))
+
+
+def _problem(name: str, dim: int | None, data: Path | None):
+    from . import problems
+
+    fixed = {
+        "banana": problems.banana,
+        "multimodal": problems.multimodal,
+        "x-shaped": problems.x_shaped,
+        "student-t": problems.student_t,
+        "waveform": lambda: problems.waveform(data),
+    }
+    if data is not None and name != "waveform":
+        raise ValueError(f"--data is for waveform alone, got {data} for {name}")
+    if name in fixed:
+        if dim is not None:
+            raise ValueError(f"--dim is for diffusion or your own log density, got {dim} for {name}")
+        return fixed[name]()
+    if name == "diffusion":
+        return problems.diffusion(100 if dim is None else as_count(dim, "--dim", minimum=5))
+    if ":" not in name:
+        known = ", ".join([*fixed, "diffusion"])
+        raise ValueError(f"PROBLEM must be one of {known}, or FILE.py:FUNCTION, got {name!r}")
+    if dim is None:
+        raise ValueError(f"--dim must say how many coordinates {name} takes, got none")
+    return problems.from_file(name, as_count(dim, "--dim"))
+
+
+def _as_file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name)
+
+
+def _comparison_table(problem: str, floor: float, done: list) -> Table:
+    title = f"{problem}: sliced W₂ to the truth (floor, exact against exact: {floor:.3g})"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("method", no_wrap=True)
+    for name in ("sliced W₂", "/ floor", "s", "steps", "score evals"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for r in done:
+        cost, distance = r.fit.cost, r.sliced_wasserstein
+        numbers = [f"{distance:.3g}", f"{distance / floor:.1f}", f"{cost.seconds:.1f}"]
+        table.add_row(r.name, *numbers, f"{cost.steps:,}", f"{cost.score_evals:,}", r.fit.status.kind)
+    return table
+
+
+def _comparison_record(problem: str, floor: float, done: list) -> dict:
+    methods = {
+        r.name: {
+            "status": str(r.fit.status),
+            "sliced_wasserstein": r.sliced_wasserstein if math.isfinite(r.sliced_wasserstein) else None,
+            "seconds": r.fit.cost.seconds,
+            "steps": r.fit.cost.steps,
+            "score_evals": r.fit.cost.score_evals,
+        }
+        for r in done
+    }
+    return {"problem": problem, "floor": floor, "methods": methods}
+
+
+def _folder(out: Path) -> Path:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"--out must be a folder that can be written, got {out}: {error.strerror}") from error
-    return out / "toys.png"
+    return out
 
 
 def _as_table(shown: list) -> Table:

@@ -146,11 +146,14 @@ class Fit:
 
     def __str__(self) -> str:
         rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
-        rows += [
-            (name, f"{value:.4g}" if isinstance(value, float) else str(value))
-            for name, value in self.diagnostics.items()
-        ]
+        rows += [(name, _in_words(value)) for name, value in self.diagnostics.items()]
         cost = self.cost
         rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {cost.score_evals:,} score evaluations")]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def _in_words(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e9 else f"{value:.4g}"

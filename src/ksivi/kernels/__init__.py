@@ -2,9 +2,10 @@
 
 from .bandwidths import AbstractBandwidth, Fixed, Median
 from .base import AbstractKernel, AbstractScaledKernel, Sum
-from .pairwise import pair_mean
+from .distances import squared_differences
+from .pairwise import fold_rows, map_rows, pair_mean
 from .shapes import IMQ, Gaussian, Laplace, Matern, Riesz
-from .stein import stein_gram, stein_mean
+from .stein import stein_direction, stein_gram, stein_mean
 
 __all__ = [
     "IMQ",
@@ -18,7 +19,11 @@ __all__ = [
     "Median",
     "Riesz",
     "Sum",
+    "fold_rows",
+    "map_rows",
     "pair_mean",
+    "squared_differences",
+    "stein_direction",
     "stein_gram",
     "stein_mean",
 ]

@@ -1,5 +1,7 @@
 """What a bandwidth divides: pairwise quantities between two sets of points, in O(n m) memory."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -26,12 +28,22 @@ def euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
 
 
 def manhattan(x: Points, y: Float[Array, "m d"]) -> Pairs:
-    """‖xᵢ − yⱼ‖₁, one coordinate at a time: no matrix product gives it, and n × m × d is never stored."""
+    """‖xᵢ − yⱼ‖₁; no matrix product gives it."""
+    return _by_coordinate(jnp.abs, x, y)
+
+
+def squared_differences(x: Points, y: Float[Array, "m d"]) -> Pairs:
+    """‖xᵢ − yⱼ‖² from the differences themselves: exact for close pairs far out, where `squared_euclidean` is not."""
+    return _by_coordinate(jnp.square, x, y)
+
+
+def _by_coordinate(function: Callable[[Pairs], Pairs], x: Points, y: Float[Array, "m d"]) -> Pairs:
+    """The sum of function(xᵢ − yⱼ) over coordinates, one at a time: n × m × d is never stored."""
 
     @jax.checkpoint
     def add(total: Pairs, columns: tuple[Array, Array]) -> tuple[Pairs, None]:
         a, b = columns
-        return total + jnp.abs(a[:, None] - b[None, :]), None
+        return total + function(a[:, None] - b[None, :]), None
 
     zero = jnp.zeros((len(x), len(y)), x.dtype)
     return lax.scan(add, zero, (x.T, y.T), unroll=min(4, x.shape[1]))[0]

@@ -23,9 +23,7 @@ def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree
 
     A block's pairs are recomputed, not stored, when the fold is differentiated. What fits in one tile is one call.
     """
-    num_rows = len(jax.tree.leaves(rows)[0])
-    block = min(num_rows, max(1, TILE // num_columns))
-    whole = num_rows - num_rows % block
+    num_rows, block, whole = _blocks(rows, num_columns)
     if whole == block:
         carry = step(carry, jax.tree.map(lambda a: a[:whole], rows))
     else:
@@ -34,6 +32,24 @@ def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree
     if whole < num_rows:
         carry = jax.checkpoint(step)(carry, jax.tree.map(lambda a: a[whole:], rows))
     return carry
+
+
+def map_rows(function: Callable[[PyTree], Array], rows: PyTree, num_columns: int) -> Array:
+    """Applies `function`, which takes a block of rows to as many rows, over blocks of at most `TILE` pairs."""
+    num_rows, block, whole = _blocks(rows, num_columns)
+    blocks = jax.tree.map(lambda a: a[:whole].reshape(-1, block, *a.shape[1:]), rows)
+    done = lax.map(function, blocks)
+    done = done.reshape(whole, *done.shape[2:])
+    if whole == num_rows:
+        return done
+    return jnp.concatenate([done, function(jax.tree.map(lambda a: a[whole:], rows))])
+
+
+def _blocks(rows: PyTree, num_columns: int) -> tuple[int, int, int]:
+    """The number of rows, rows in a block, and rows in whole blocks."""
+    num_rows = len(jax.tree.leaves(rows)[0])
+    block = min(num_rows, max(1, TILE // num_columns))
+    return num_rows, block, num_rows - num_rows % block
 
 
 def num_pairs(n: int, m: int, group: int) -> int:

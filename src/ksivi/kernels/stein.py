@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Scalar
 
 from .base import AbstractKernel
 from .distances import squared_euclidean
-from .pairwise import counted, fold_rows, num_pairs
+from .pairwise import counted, fold_rows, map_rows, num_pairs
 
 
 def stein_gram(
@@ -52,3 +52,21 @@ def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "
 
     rows = (jnp.arange(n), x, s)
     return fold_rows(step, jnp.zeros((), x.dtype), rows, n) / float(num_pairs(n, n, group))
+
+
+def stein_direction(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    r"""φ(xᵢ) = 1/n Σⱼ [k(xⱼ, xᵢ) s(xⱼ) + ∇_{xⱼ} k(xⱼ, xᵢ)]: where the points descend KL fastest, in the kernel's space.
+
+    For k = φ(r²) the sums are matrix products, since ∇_{xⱼ} k = 2 φ′ (xⱼ − xᵢ).
+    """
+    n = len(x)
+    centred = x - jnp.mean(x, axis=0, keepdims=True)
+
+    def rows(block: tuple[Array, Array]) -> Float[Array, "r d"]:
+        points, offsets = block
+        k, slope, _ = kernel.radial(squared_euclidean(points, x))
+        pull = _products(k, s.T)
+        push = 2 * (_products(slope, centred.T) - jnp.sum(slope, axis=1, keepdims=True) * offsets)
+        return (pull + push) / n
+
+    return map_rows(rows, (x, centred), n)

@@ -2,7 +2,18 @@
 
 from .base import AbstractProblem
 from .diffusion import diffusion
-from .toys import Toy, banana, multimodal, x_shaped
+from .own import from_file
+from .toys import Toy, banana, multimodal, student_t, x_shaped
 from .waveform import waveform
 
-__all__ = ["AbstractProblem", "Toy", "banana", "diffusion", "multimodal", "waveform", "x_shaped"]
+__all__ = [
+    "AbstractProblem",
+    "Toy",
+    "banana",
+    "diffusion",
+    "from_file",
+    "multimodal",
+    "student_t",
+    "waveform",
+    "x_shaped",
+]

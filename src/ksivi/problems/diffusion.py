@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Scalar
 
 from .._checks import as_choice, as_count, as_samples
 from ..targets import Target
-from .base import AbstractProblem, resample
+from .base import AbstractProblem, long_run, near_origin
 
 _EVERY = 5
 _NOISE = 0.1
@@ -26,7 +26,11 @@ class Diffusion(AbstractProblem):
     draws: Float[Array, "k d"] | None
 
     def reference(self, key, n):
-        return resample(key, n, self.draws)
+        return long_run(key, n, self, self.draws)
+
+    def start(self, key, n):
+        # Far out the coarse time steps overshoot, which makes modes of no mass that chains do not leave.
+        return near_origin(key, n, self.target.dim, 0.1)
 
 
 class PathDensity(eqx.Module):
@@ -68,7 +72,7 @@ def diffusion(
     - `dim`: the number of time steps.
     - `observations`: one for every 5th step; drawn with `seed` from a simulated path unless given.
     - `drift`: 10 x (1 − x²) as in the paper, or divided by 1 + x² as in the released code's density.
-    - `reference`: posterior draws to compare with.
+    - `reference`: posterior draws to compare with; made by NUTS when first asked for, and kept on disk, unless given.
 
     ```python
     problem = ksivi.problems.diffusion(dim=50)

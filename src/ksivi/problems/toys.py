@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._checks import as_choice, as_count, as_single_key
 from ..targets import Target
-from .base import AbstractProblem
+from .base import AbstractProblem, near_origin
 
 Point = Float[Array, "2"]
 
@@ -24,6 +24,9 @@ class Toy(AbstractProblem):
 
     def reference(self, key, n):
         return jax.vmap(self.sampler)(jax.random.split(as_single_key(key), as_count(n, "n")))
+
+    def start(self, key, n):
+        return near_origin(key, n, 2)
 
 
 class Banana(eqx.Module):
@@ -63,6 +66,14 @@ def x_shaped() -> Toy:
     return Toy("x-shaped", Target(_x_shaped_log_density, 2), _draw_x_shaped)
 
 
+def student_t() -> Toy:
+    """x = A z with z₁, z₂ independent Student-t of 2 degrees of freedom: heavy tails, correlated.
+
+    A = [[0.28216, −0.11804], [−0.11804, 0.29587]]
+    """
+    return Toy("student-t", Target(_student_t_log_density, 2), _draw_student_t)
+
+
 def _multimodal_log_density(x: Point) -> Scalar:
     centre = jnp.array([2.0, 0.0])
     return jnp.logaddexp(_log_normal(x + centre, 1.0, 0.0), _log_normal(x - centre, 1.0, 0.0)) - jnp.log(2.0)
@@ -80,6 +91,22 @@ def _x_shaped_log_density(x: Point) -> Scalar:
 def _draw_x_shaped(key: PRNGKeyArray) -> Point:
     side_key, normal_key = jax.random.split(key)
     return _draw_normal(normal_key, 2.0, 1.8) * jnp.stack([jnp.ones(()), jax.random.rademacher(side_key, ()) * 1.0])
+
+
+_MIXING = ((0.28216, -0.11804), (-0.11804, 0.29587))
+
+
+def _student_t_log_density(x: Point) -> Scalar:
+    (a, b), (c, d) = _MIXING
+    det = a * d - b * c
+    z = jnp.stack([d * x[0] - b * x[1], a * x[1] - c * x[0]]) / det
+    # The density of t(2) is (2 + z²)^(−3/2).
+    return -1.5 * jnp.sum(jnp.log(2 + z**2)) - jnp.log(det)
+
+
+def _draw_student_t(key: PRNGKeyArray) -> Point:
+    z = jax.random.t(key, 2.0, (2,))
+    return jnp.stack([row[0] * z[0] + row[1] * z[1] for row in _MIXING])
 
 
 def _log_normal(x: Point, variance: float, covariance: float) -> Scalar:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, Scalar
 
 from .._checks import as_count, as_samples
 from ..targets import Target
-from .base import AbstractProblem, resample
+from .base import AbstractProblem, long_run, near_origin
 
 _PRECISION = 0.01
 _NUM_TRAIN = 400
@@ -27,7 +27,10 @@ class Waveform(AbstractProblem):
     draws: Float[Array, "k 22"] | None
 
     def reference(self, key, n):
-        return resample(key, n, self.draws)
+        return long_run(key, n, self, self.draws)
+
+    def start(self, key, n):
+        return near_origin(key, n, 22)
 
 
 def waveform(
@@ -40,7 +43,7 @@ def waveform(
     - `data`: the authors' `waveform.mat`, which holds their split, or the UCI file `waveform.data`, whose first 400
         rows are then the training set. Without it 5,000 rows are drawn by the recipe that made the UCI file.
     - `seed`: of the drawn rows.
-    - `reference`: posterior draws to compare with.
+    - `reference`: posterior draws to compare with; made by NUTS when first asked for, and kept on disk, unless given.
 
     ```python
     problem = ksivi.problems.waveform()

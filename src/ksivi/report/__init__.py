@@ -1,5 +1,6 @@
 """Figures and pages."""
 
+from .comparison import methods_and_truth
 from .figures import draws_and_contours
 
-__all__ = ["draws_and_contours"]
+__all__ = ["draws_and_contours", "methods_and_truth"]

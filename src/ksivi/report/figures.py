@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,25 +21,36 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
     - `path`: where to write; the ending decides the format.
     - `panels`: title, target, draws and exact draws of each; the frame is that of the exact ones.
     """
-    figure = _new_figure(figsize=(3.6 * len(panels), 3.7))
+    figure = new_figure(figsize=(3.6 * len(panels), 3.7))
     axes = figure.subplots(1, len(panels), squeeze=False)
     for axis, (title, target, draws, truth) in zip(axes[0], panels, strict=True):
-        low, high = _frame(truth)
+        low, high = frame(truth)
         axis.hist2d(
             draws[:, 0], draws[:, 1], bins=120, range=list(zip(low, high, strict=True)), cmap="Blues", density=True
         )
-        x, y, density = _density(target, low, high)
-        levels = _mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
-        axis.contour(x, y, density, levels=levels, colors=_INK, linewidths=0.8, alpha=0.8)
-        axis.set_title(title, fontsize=11)
-        axis.tick_params(labelsize=8, length=2)
-        for side in ("top", "right"):
-            axis.spines[side].set_visible(False)
+        contours(axis, target, low, high)
+        dress(axis, title)
     figure.supxlabel("draws in blue; contours of the target hold 20, 40, 60, 80 and 95% of its mass", fontsize=9)
     figure.savefig(path, dpi=150)
 
 
-def _frame(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def contours(axis: Any, target: Target, low: np.ndarray, high: np.ndarray) -> None:
+    """Contours of a two-dimensional target that hold 20, 40, 60, 80 and 95% of its mass."""
+    x, y, density = _density(target, low, high)
+    levels = _mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
+    axis.contour(x, y, density, levels=levels, colors=_INK, linewidths=0.8, alpha=0.8)
+
+
+def dress(axis: Any, title: str) -> None:
+    """A title, small ticks, and no box."""
+    axis.set_title(title, fontsize=11)
+    axis.tick_params(labelsize=8, length=2)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def frame(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Corners that hold the truth but for its last outliers."""
     low, high = np.quantile(truth, [0.002, 0.998], axis=0)
     margin = 0.15 * (high - low)
     return low - margin, high + margin
@@ -58,7 +70,7 @@ def _mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
     return [float(heights[np.searchsorted(shares, mass)]) for mass in masses]
 
 
-def _new_figure(**options):
+def new_figure(**options):
     """A figure outside pyplot, so that a notebook's backend stays as it is."""
     try:
         from matplotlib.figure import Figure

@@ -164,15 +164,16 @@ class Target(eqx.Module):
             value, score = self.density.value_and_score(self.to_original(x))
         return self._view_value(value), self._view_score(score)
 
-    def surrogate(self, x: Point) -> Scalar:
-        """A scalar whose gradient is the score: log p(x) where values are known, ⟨s(x), x⟩ where they are not.
+    def surrogate(self, x: Point) -> tuple[Scalar, Point]:
+        """A scalar whose gradient is the score, and the score: one evaluation, to be differentiated once.
 
-        The score counts as a constant, so that this can be differentiated once, at the price of one score.
+        The scalar is log p(x) where values are known and ⟨s(x), x⟩ where they are not, the score held constant.
         """
-        value, score = self.log_density_and_score(x) if self.has_log_density else (None, self.score(x))
-        x, score = x.astype(score.dtype), lax.stop_gradient(score)
-        along = jnp.sum(score * (x - lax.stop_gradient(x)))
-        return along + lax.stop_gradient(jnp.sum(score * x) if value is None else value)
+        here = lax.stop_gradient(x)
+        value, score = self.log_density_and_score(here) if self.has_log_density else (None, self.score(here))
+        value = jnp.sum(score * here) if value is None else value
+        value, score = lax.stop_gradient((value, score))
+        return value + jnp.sum(score * (x - here)), score
 
     def whitened(self, loc: Float[Array, " d"], scale: Float[Array, " d"] | Float[Array, "d d"]) -> Self:
         """The same target in coordinates u, x = loc + scale u. Posteriors trained on it still draw x.

@@ -1,7 +1,8 @@
 """Training: one loop for every objective."""
 
-from .progress import ProgressBar
+from .progress import ProgressBar, wanted
 from .run import Callback, Chunk
 from .train import train
+from .trouble import Trouble, early_ratio, find_trouble
 
-__all__ = ["Callback", "Chunk", "ProgressBar", "train"]
+__all__ = ["Callback", "Chunk", "ProgressBar", "Trouble", "early_ratio", "find_trouble", "train", "wanted"]

@@ -23,7 +23,7 @@ class Trouble:
     limit: int
 
     def status(self, kept: int) -> Status:
-        return Status("diverged", f"{self.what} at step {self.step:,}; the parameters are those of step {kept:,}")
+        return Status("diverged", f"{self.what} at step {self.step:,}; what is kept is of step {kept:,}")
 
 
 def early_ratio(ratios: np.ndarray) -> np.ndarray:

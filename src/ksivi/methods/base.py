@@ -1,0 +1,71 @@
+"""The door that particle methods and Markov chains come through, so that one loop serves them all."""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
+
+from .._checks import as_samples
+from ..posterior import Status
+from ..targets import Target
+
+Records = dict[str, Scalar]
+
+
+class Verdict(NamedTuple):
+    """What a method can say of its own draws at the end; no status means that it ran its steps."""
+
+    status: Status | None
+    trusted: bool
+    diagnostics: dict[str, float]
+
+
+class AbstractMethod(eqx.Module):
+    """Points that move by steps: particles, or the ends of Markov chains. Hand it to `ksivi.run`."""
+
+    @property
+    @abc.abstractmethod
+    def num_steps(self) -> int:
+        """Steps of a whole run."""
+
+    @abc.abstractmethod
+    def init(self, key: PRNGKeyArray, target: Target) -> PyTree:
+        """The state before the first step. Refuses (`ValueError`) a target it cannot serve."""
+
+    @abc.abstractmethod
+    def step(self, key: PRNGKeyArray, state: PyTree, target: Target, step: Int[Array, ""]) -> tuple[PyTree, Records]:
+        """The next state, and numbers to record: `loss`, `stein_ratio` (of the state that came) and `score_evals`."""
+
+    @abc.abstractmethod
+    def positions(self, state: PyTree) -> Float[Array, "n d"]:
+        """Where the points are."""
+
+    @abc.abstractmethod
+    def keeps(self, steps: Int[np.ndarray, " t"]) -> Bool[np.ndarray, " t"]:
+        """Which steps' positions become draws. Where none does, the last positions are the draws."""
+
+    @abc.abstractmethod
+    def verdict(self, kept: Float[np.ndarray, "t n d"], history: dict[str, np.ndarray]) -> Verdict:
+        """What can be said at the end, from the positions kept and the numbers recorded."""
+
+
+def as_start(key: PRNGKeyArray, start: Float[Array, "n d"] | None, num_points: int, dim: int) -> Float[Array, "n d"]:
+    """Where the points start: as given, or at N(0, I)."""
+    if start is None:
+        return jax.random.normal(key, (num_points, dim))
+    start = as_samples(start, "start", dim)
+    if len(start) != num_points:
+        raise ValueError(f"start must hold one point each, {num_points} of them, got {len(start)}")
+    return start
+
+
+def state_records(
+    x: Float[Array, "n d"], score: Float[Array, "n d"], loss: Scalar, score_evals: int | Int[Array, ""]
+) -> Records:
+    """The records of a step, with the Stein ratio −E⟨s_p(x), x − E x⟩ / d of the points."""
+    ratio = -jnp.mean(score * (x - jnp.mean(x, axis=0, keepdims=True)))
+    return {"loss": loss, "stein_ratio": ratio, "score_evals": jnp.asarray(score_evals, jnp.int32)}

@@ -1,0 +1,96 @@
+"""What particle methods share: points, an optimiser, a direction to descend in."""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+
+from .._checks import as_count
+from .._closures import Structural
+from ..methods import AbstractMethod, Verdict, as_start, state_records
+from ..targets import Target
+
+Points = Float[Array, "n d"]
+Optimizer = Structural[optax.GradientTransformation]
+
+
+class Particles(NamedTuple):
+    """Where the points are, and the state of their optimiser."""
+
+    x: Points
+    optimizer: PyTree
+
+
+class Descent(NamedTuple):
+    """The loss at the points, its gradient (or what stands for it), and the target's scores there."""
+
+    loss: Scalar
+    gradient: Points
+    score: Points
+
+
+class AbstractParticles(AbstractMethod):
+    """Points that descend by an Optax optimiser."""
+
+    start: eqx.AbstractVar[Points | None]
+    num_particles: eqx.AbstractVar[int]
+    steps: eqx.AbstractVar[int]
+    optimizer: eqx.AbstractVar[Optimizer]
+
+    @abc.abstractmethod
+    def descent(self, key: PRNGKeyArray, x: Points, target: Target) -> Descent:
+        """The way down at the points."""
+
+    @abc.abstractmethod
+    def loss(self, x: Points, target: Target) -> Scalar:
+        """The loss at other points, for optimisers that search along a line."""
+
+    @property
+    def num_steps(self) -> int:
+        return self.steps
+
+    def init(self, key, target):
+        x = as_start(key, self.start, self.num_particles, target.dim)
+        return Particles(x, self.optimizer.value.init(x))
+
+    def step(self, key, state, target, step):
+        loss, gradient, score = self.descent(key, state.x, target)
+        update = optax.with_extra_args_support(self.optimizer.value).update
+        updates, optimizer = update(
+            gradient,
+            state.optimizer,
+            state.x,
+            value=loss,
+            grad=gradient,
+            value_fn=lambda x: self.loss(x, target),
+        )
+        searched = optax.tree.get(optimizer, "num_linesearch_steps", 0)
+        records = state_records(state.x, score, loss, len(state.x) * (1 + searched))
+        return Particles(optax.apply_updates(state.x, updates), optimizer), records
+
+    def positions(self, state):
+        return state.x
+
+    def keeps(self, steps):
+        return np.zeros(len(steps), bool)
+
+    def verdict(self, kept, history):
+        ratio = history.get("stein_ratio", np.zeros(0))[-1:]
+        return Verdict(None, False, {"stein ratio": float(ratio[0]) + 0.0 if ratio.size else float("nan")})
+
+
+def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.GradientTransformation) -> Optimizer:
+    optimizer = default if optimizer is None else optimizer
+    if not isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-2), got {optimizer!r}")
+    return Structural(optimizer)
+
+
+def as_particles(start: Points | None, num_particles: int) -> tuple[Points | None, int]:
+    """Checks both; `start` in the default precision."""
+    as_count(num_particles, "num_particles")
+    return None if start is None else jnp.asarray(start, jnp.result_type(float)), num_particles
