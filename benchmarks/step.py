@@ -3,6 +3,8 @@
 On a CPU: ksivi against the direct PyTorch translation of Algorithm 1 (`benchmarks.torch_ksivi`), in turns, since
 machines are noisy. On a GPU: ksivi alone, for one seed and for several at once. Then memory at large N, the cost of
 the import, and whether new data trace again.
+
+With `--methods all`: each semi-implicit method at the paper's settings for the diffusion, relative to KSIVI, in turns.
 """
 
 import argparse
@@ -23,9 +25,24 @@ import optax
 import ksivi
 
 N, HIDDEN = 128, (128, 128)
+METHODS = {
+    "ksivi": lambda: ksivi.KSIVI(num_samples=N),
+    "ksivi-u": lambda: ksivi.KSIVI(estimator="u-statistic", num_samples=N),
+    "sivi": lambda: ksivi.SIVI(N, num_mixing=100),
+    "sivi-sm": lambda: ksivi.SIVISM(N, (512, 512), critic_optimizer=optax.adam(1e-4)),
+    "uivi": lambda: ksivi.UIVI(N),
+}
+PAPER_SECONDS = {
+    "ksivi": {50: 56.67, 100: 90.48, 200: 107.84},
+    "sivi": {50: 58.00, 100: 88.12, 200: 113.46},
+    "sivi-sm": {50: 70.42, 100: 128.13, 200: 149.61},
+}
+"""For 10,000 steps, from the paper's table of training times."""
 
 
-def step_times(dim: int, seeds: int, steps: int, rounds: int, between: Callable[[], None]) -> list[float]:
+def step_times(
+    dim: int, seeds: int, steps: int, rounds: int, between: Callable[[], None] = lambda: None, method: str = "ksivi"
+) -> list[float]:
     """Milliseconds a step over `rounds` chunks of training, without compilation; `between` runs after each chunk."""
     problem = ksivi.problems.diffusion(dim)
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim, 100, HIDDEN, log_var=-2.0)
@@ -42,7 +59,7 @@ def step_times(dim: int, seeds: int, steps: int, rounds: int, between: Callable[
         key if seeds == 1 else jax.random.split(key, seeds),
         problem.target,
         family,
-        ksivi.KSIVI(num_samples=N),
+        METHODS[method](),
         optimizer=optax.adam(2e-4),
         num_steps=steps * (rounds + 1),
         chunk_size=steps,
@@ -75,6 +92,33 @@ def against_torch(dim: int, steps: int, rounds: int) -> dict:
         "ksivi_ms": statistics.median(ours),
         "ratio": statistics.median(ratios),
     }
+
+
+def relative_times(dim: int, names: list[str], steps: int, rounds: int) -> dict:
+    """Milliseconds a step of each method, and its ratio to KSIVI's in the same round."""
+    for name in names:
+        step_times(dim, 1, steps, 1, method=name)
+    turns = [{name: step_times(dim, 1, steps, 1, method=name)[0] for name in names} for _ in range(rounds)]
+    row = {}
+    for name in names:
+        paper = PAPER_SECONDS.get(name, {}).get(dim)
+        row[name] = {
+            "ms": statistics.median(turn[name] for turn in turns),
+            "ratio": statistics.median(turn[name] / turn["ksivi"] for turn in turns),
+            "paper_ratio": None if paper is None else paper / PAPER_SECONDS["ksivi"][dim],
+        }
+    return row
+
+
+def compare_methods(dims: list[int], names: list[str], steps: int, rounds: int) -> dict:
+    """A table of methods by dimension."""
+    record = {}
+    for dim in dims:
+        record[dim] = relative_times(dim, names, steps, rounds)
+        for name, row in record[dim].items():
+            paper = "     " if row["paper_ratio"] is None else f"{row['paper_ratio']:5.2f}"
+            print(f"d = {dim:3}  {name:8} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}", flush=True)
+    return record
 
 
 class ResidentPeak:
@@ -163,6 +207,7 @@ def main() -> None:
     parser.add_argument("--dims", type=int, nargs="+", default=[50, 100, 200])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", choices=["memory"])
+    parser.add_argument("--methods", help="all, or names separated by commas: their step times relative to ksivi")
     parser.add_argument("--out")
     args = parser.parse_args()
     if args.only == "memory":
@@ -173,8 +218,15 @@ def main() -> None:
         "device": jax.devices()[0].device_kind,
         "cores": os.cpu_count(),
         "jax": jax.__version__,
-        "steps": {},
     }
+    if args.methods:
+        names = list(METHODS) if args.methods == "all" else args.methods.split(",")
+        record["methods"] = compare_methods(
+            args.dims, list(dict.fromkeys(["ksivi", *names])), 2_000 if gpu else 200, args.rounds
+        )
+        save(record, args.out)
+        return
+    record["steps"] = {}
     print(
         f"{record['device']}, jax {jax.__version__}: vanilla KSIVI, N = {N}, network [100, 128, 128, d], ms a step",
         flush=True,
@@ -182,10 +234,8 @@ def main() -> None:
     for dim in args.dims:
         if gpu:
             row = {
-                "ksivi_ms": statistics.median(step_times(dim, 1, 2_000, args.rounds, lambda: None)),
-                f"ksivi_ms_{args.seeds}_seeds": statistics.median(
-                    step_times(dim, args.seeds, 2_000, args.rounds, lambda: None)
-                ),
+                "ksivi_ms": statistics.median(step_times(dim, 1, 2_000, args.rounds)),
+                f"ksivi_ms_{args.seeds}_seeds": statistics.median(step_times(dim, args.seeds, 2_000, args.rounds)),
             }
         else:
             row = against_torch(dim, 200, args.rounds)
@@ -199,8 +249,12 @@ def main() -> None:
         f"import ksivi: {record['import_seconds']:.3f} s beyond its dependencies; retraces: {record['retraces']}",
         flush=True,
     )
-    if args.out:
-        with open(args.out, "w") as file:
+    save(record, args.out)
+
+
+def save(record: dict, path: str | None) -> None:
+    if path:
+        with open(path, "w") as file:
             json.dump(record, file, indent=1)
 
 

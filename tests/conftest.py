@@ -1,6 +1,7 @@
 """Fixtures: reference data beside the checkout, float64 on request, strict rank promotion."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import jax
@@ -8,6 +9,9 @@ import jax.numpy as jnp
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Reference draws are made anew by every test run, not read from the user's cache.
+os.environ["KSIVI_CACHE"] = tempfile.mkdtemp(prefix="ksivi-test-")
 
 
 @pytest.fixture

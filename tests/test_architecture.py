@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
-LEAVES = {"_checks", "_numerics", "_archive"}
+LEAVES = {"_checks", "_numerics", "_archive", "_closures"}
 ALLOWED = {
     "targets": set(),
     "kernels": set(),
@@ -16,11 +16,27 @@ ALLOWED = {
     "posterior": {"targets", "families"},
     "objectives": {"posterior", "targets", "kernels", "families"},
     "training": {"posterior", "targets", "families", "objectives"},
+    "methods": {"posterior", "targets", "families", "training"},
+    "particles": {"methods", "targets", "kernels"},
+    "mcmc": {"methods", "posterior", "targets", "families"},
+    "diagnostics": {"targets", "kernels", "families", "posterior"},
     "metrics": {"kernels"},
-    "problems": {"targets", "metrics"},
+    "problems": {"targets", "metrics", "mcmc", "families"},
+    "comparison": {
+        "kernels",
+        "families",
+        "posterior",
+        "objectives",
+        "training",
+        "methods",
+        "particles",
+        "mcmc",
+        "metrics",
+        "problems",
+    },
     "report": {"targets"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
-    "cli": {"demo", "report", "training"},
+    "cli": {"demo", "comparison", "problems", "report", "training"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from .._checks import as_count
-from ..methods import AbstractMethod
+from ..methods import AbstractMethod, as_start
 from ..posterior import Status
 
 MOST_R_HAT = 1.01
@@ -24,11 +24,14 @@ Points = Float[Array, "n d"]
 class AbstractChains(AbstractMethod):
     """Chains of which every `thin`-th state after the warm-up is a draw."""
 
-    start: eqx.AbstractVar[Points | None]
     num_chains: eqx.AbstractVar[int]
     num_warmup: eqx.AbstractVar[int]
     num_draws: eqx.AbstractVar[int]
     thin: eqx.AbstractVar[int]
+
+    @property
+    def num_points(self) -> int:
+        return self.num_chains
 
     @property
     def num_steps(self) -> int:
@@ -42,10 +45,10 @@ class AbstractChains(AbstractMethod):
 def as_chains(
     start: Points | None, num_chains: int, num_warmup: int, num_draws: int, thin: int
 ) -> tuple[Points | None, int, int, int, int]:
-    """Checks them; `start` in the default precision."""
+    """Checks them."""
     return (
-        None if start is None else jnp.asarray(start, jnp.result_type(float)),
-        as_count(num_chains, "num_chains"),
+        as_start(start, as_count(num_chains, "num_chains")),
+        num_chains,
         as_count(num_warmup, "num_warmup", minimum=0),
         as_count(num_draws, "num_draws"),
         as_count(thin, "thin"),
@@ -67,7 +70,9 @@ def agreement(kept: Float[np.ndarray, "t n d"]) -> dict[str, float]:
 @jax.jit
 def _r_hat_and_ess(chains: Float[Array, "n t d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     diagnostics = blackjax("diagnostics")
-    return diagnostics.rhat(chains), diagnostics.ess_bulk(chains)
+    # BlackJAX promotes ranks here, which a strict user may have forbidden.
+    with jax.numpy_rank_promotion("allow"):
+        return diagnostics.rhat(chains), diagnostics.ess_bulk(chains)
 
 
 def chain_status(found: dict[str, float], divergences: int) -> tuple[Status | None, bool]:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
 from .._checks import as_positive
-from ..methods import Verdict, as_start, state_records
+from ..methods import Verdict, state_records
 from ..targets import Target
 from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status, choose, strong
 
@@ -67,8 +67,7 @@ class MALA(AbstractChains):
         chains = as_chains(start, num_chains, num_warmup, num_draws, thin)
         self.start, self.num_chains, self.num_warmup, self.num_draws, self.thin = chains
 
-    def init(self, key, target) -> Chain:
-        x = as_start(key, self.start, self.num_chains, target.dim)
+    def init(self, x, target) -> Chain:
         require_values(target, "MALA")
 
         def chain(x: Array) -> Chain:

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from .._checks import as_count
-from ..methods import Verdict, as_start, state_records
+from ..methods import Verdict, state_records
 from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status, choose, strong
 from .mala import as_acceptance, require_values
 
@@ -79,8 +79,7 @@ class NUTS(AbstractChains):
         self.start, self.num_chains, self.num_warmup, self.num_draws, self.thin = chains
         as_count(num_warmup, "num_warmup", minimum=20)
 
-    def init(self, key, target) -> Chain:
-        x = as_start(key, self.start, self.num_chains, target.dim)
+    def init(self, x, target) -> Chain:
         require_values(target, "NUTS")
         (start_step, *_), (start_mass, *_) = self._adaptations()
 

@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from .._checks import as_positive
-from ..methods import Verdict, as_start, state_records
+from ..methods import Verdict, state_records
 from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status
 
 
@@ -56,8 +56,8 @@ class SGLD(AbstractChains):
         chains = as_chains(start, num_chains, num_warmup, num_draws, thin)
         self.start, self.num_chains, self.num_warmup, self.num_draws, self.thin = chains
 
-    def init(self, key, target) -> Float[Array, "n d"]:
-        return as_start(key, self.start, self.num_chains, target.dim)
+    def init(self, x, target):
+        return x
 
     def step(self, key, state, target, step):
         drift = blackjax("sgmcmc.diffusions").overdamped_langevin()

@@ -4,7 +4,6 @@ import abc
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
@@ -27,14 +26,21 @@ class Verdict(NamedTuple):
 class AbstractMethod(eqx.Module):
     """Points that move by steps: particles, or the ends of Markov chains. Hand it to `ksivi.run`."""
 
+    start: eqx.AbstractVar[Float[Array, "n d"] | None]
+
     @property
     @abc.abstractmethod
     def num_steps(self) -> int:
         """Steps of a whole run."""
 
+    @property
     @abc.abstractmethod
-    def init(self, key: PRNGKeyArray, target: Target) -> PyTree:
-        """The state before the first step. Refuses (`ValueError`) a target it cannot serve."""
+    def num_points(self) -> int:
+        """Particles, or chains."""
+
+    @abc.abstractmethod
+    def init(self, x: Float[Array, "n d"], target: Target) -> PyTree:
+        """The state at the start. Refuses (`ValueError`) a target it cannot serve."""
 
     @abc.abstractmethod
     def step(self, key: PRNGKeyArray, state: PyTree, target: Target, step: Int[Array, ""]) -> tuple[PyTree, Records]:
@@ -53,14 +59,14 @@ class AbstractMethod(eqx.Module):
         """What can be said at the end, from the positions kept and the numbers recorded."""
 
 
-def as_start(key: PRNGKeyArray, start: Float[Array, "n d"] | None, num_points: int, dim: int) -> Float[Array, "n d"]:
-    """Where the points start: as given, or at N(0, I)."""
+def as_start(start: Float[Array, "n d"] | None, num_points: int) -> Float[Array, "n d"] | None:
+    """Where the points start, one each, in the default precision; None for N(0, I)."""
     if start is None:
-        return jax.random.normal(key, (num_points, dim))
-    start = as_samples(start, "start", dim)
+        return None
+    start = as_samples(start, "start")
     if len(start) != num_points:
         raise ValueError(f"start must hold one point each, {num_points} of them, got {len(start)}")
-    return start
+    return start.astype(jnp.result_type(float))
 
 
 def state_records(

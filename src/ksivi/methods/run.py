@@ -171,9 +171,12 @@ class _Going:
 
 
 def _init(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> RunState:
-    inner = method.init(key, target)
-    x = method.positions(inner)
-    bad = int(jnp.sum(~_finite_at(target, x)))
+    dim = target.dim
+    x = jax.random.normal(key, (method.num_points, dim)) if method.start is None else method.start
+    if x.shape[1] != dim:
+        raise ValueError(f"start must have the target's {dim} coordinates, got {x.shape[1]}")
+    inner, finite = _start(x, target, method)
+    bad = int(jnp.sum(~finite))
     if bad:
         raise ValueError(
             f"target must be finite where the points start: its log density or score is NaN or infinite at {bad} of "
@@ -183,9 +186,10 @@ def _init(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> RunState
 
 
 @eqx.filter_jit
-def _finite_at(target: Target, x: Float[Array, "n d"]) -> Array:
+def _start(x: Float[Array, "n d"], target: Target, method: AbstractMethod) -> tuple[PyTree, Array]:
+    """The method's state, and which points have a finite log density and score."""
     value, score = jax.vmap(target.surrogate)(x)
-    return jnp.isfinite(value) & jnp.all(jnp.isfinite(score), axis=1)
+    return method.init(x, target), jnp.isfinite(value) & jnp.all(jnp.isfinite(score), axis=1)
 
 
 def _as_state(resume: Any, fresh: RunState) -> RunState:

@@ -4,14 +4,12 @@ import abc
 from typing import NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from .._checks import as_count
 from .._closures import Structural
-from ..methods import AbstractMethod, Verdict, as_start, state_records
+from ..methods import AbstractMethod, Verdict, state_records
 from ..targets import Target
 
 Points = Float[Array, "n d"]
@@ -36,7 +34,6 @@ class Descent(NamedTuple):
 class AbstractParticles(AbstractMethod):
     """Points that descend by an Optax optimiser."""
 
-    start: eqx.AbstractVar[Points | None]
     num_particles: eqx.AbstractVar[int]
     steps: eqx.AbstractVar[int]
     optimizer: eqx.AbstractVar[Optimizer]
@@ -53,8 +50,11 @@ class AbstractParticles(AbstractMethod):
     def num_steps(self) -> int:
         return self.steps
 
-    def init(self, key, target):
-        x = as_start(key, self.start, self.num_particles, target.dim)
+    @property
+    def num_points(self) -> int:
+        return self.num_particles
+
+    def init(self, x, target):
         return Particles(x, self.optimizer.value.init(x))
 
     def step(self, key, state, target, step):
@@ -88,9 +88,3 @@ def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.
     if not isinstance(optimizer, optax.GradientTransformation):
         raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-2), got {optimizer!r}")
     return Structural(optimizer)
-
-
-def as_particles(start: Points | None, num_particles: int) -> tuple[Points | None, int]:
-    """Checks both; `start` in the default precision."""
-    as_count(num_particles, "num_particles")
-    return None if start is None else jnp.asarray(start, jnp.result_type(float)), num_particles

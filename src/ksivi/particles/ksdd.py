@@ -7,7 +7,8 @@ from jaxtyping import Array
 
 from .._checks import as_count
 from ..kernels import AbstractKernel, Fixed, Gaussian, stein_mean
-from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer, as_particles
+from ..methods import as_start
+from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
 from .svgd import as_smooth_kernel, resolve
 
 
@@ -47,7 +48,8 @@ class KSDD(AbstractParticles):
         kernel: AbstractKernel | None = None,
         start: Points | None = None,
     ):
-        self.start, self.num_particles = as_particles(start, num_particles)
+        self.num_particles = as_count(num_particles, "num_particles")
+        self.start = as_start(start, num_particles)
         self.steps = as_count(num_steps, "num_steps")
         self.optimizer = as_optimizer(optimizer, optax.lbfgs())
         self.kernel = as_smooth_kernel(kernel, Gaussian(Fixed(2.0)))

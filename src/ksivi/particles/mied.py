@@ -9,7 +9,8 @@ from jaxtyping import Array, Float, Scalar
 
 from .._checks import as_count, as_positive
 from ..kernels import fold_rows, squared_differences
-from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer, as_particles
+from ..methods import as_start
+from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
 
 _EXTRA_EXPONENT = 1e-4
 
@@ -50,7 +51,8 @@ class MIED(AbstractParticles):
         epsilon: float | Array = 1e-8,
         start: Points | None = None,
     ):
-        self.start, self.num_particles = as_particles(start, num_particles)
+        self.num_particles = as_count(num_particles, "num_particles")
+        self.start = as_start(start, num_particles)
         self.steps = as_count(num_steps, "num_steps")
         self.optimizer = as_optimizer(optimizer, optax.adam(0.01))
         self.epsilon = as_positive(epsilon, "epsilon")

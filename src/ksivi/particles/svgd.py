@@ -8,7 +8,8 @@ from jaxtyping import Array
 
 from .._checks import as_count
 from ..kernels import AbstractKernel, Gaussian, stein_direction
-from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer, as_particles
+from ..methods import as_start
+from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
 
 
 class SVGD(AbstractParticles):
@@ -48,7 +49,8 @@ class SVGD(AbstractParticles):
         kernel: AbstractKernel | None = None,
         start: Points | None = None,
     ):
-        self.start, self.num_particles = as_particles(start, num_particles)
+        self.num_particles = as_count(num_particles, "num_particles")
+        self.start = as_start(start, num_particles)
         self.steps = as_count(num_steps, "num_steps")
         self.optimizer = as_optimizer(optimizer, optax.adam(0.05))
         self.kernel = as_smooth_kernel(kernel, Gaussian())

@@ -36,9 +36,9 @@ def methods_and_truth(
         dress(axis, title)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
-    dots = "sliced W₂ to the truth beside each name; draws as points; contours hold 20, 40, 60, 80 and 95% of the target's mass"
-    bands = "sliced W₂ to the truth beside each name; mean and central 95% of each coordinate: the method in blue, the truth in grey"
-    figure.supxlabel(dots if flat else bands, fontsize=9)
+    dots = "draws as points; contours hold 20, 40, 60, 80 and 95% of the target's mass"
+    bands = "mean and central 95% of each coordinate: the method in blue, the truth in grey"
+    figure.supxlabel(f"{dots if flat else bands}; beside each name its sliced W₂ to the truth", fontsize=9)
     figure.savefig(path, dpi=130)
 
 

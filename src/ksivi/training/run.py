@@ -130,7 +130,7 @@ class Run:
 
     def _fit(self, i: int, seconds: float) -> Fit:
         state, trouble = self._pick(self.state, i), self.troubles[i]
-        last = self.step if trouble is None else min(self.step, trouble.step + 1)
+        last = self.step if trouble is None else min(self.step, trouble.step)
         empty = np.zeros((self.num_runs, 0))
         history = {name: np.concatenate([empty, *v], axis=1) for name, v in self.records.items()}
         history = {name: values[i, : last - self.first].astype(float) for name, values in history.items()}

@@ -1,0 +1,143 @@
+"""The table that every objective and method enters: it traces once, repeats itself, and finds a Gaussian."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import ksivi
+from ksivi.kernels import IMQ
+
+pytest.importorskip("blackjax")
+
+KEY = jax.random.key(0)
+COVARIANCE = np.array(
+    [
+        [2.0, 1.2, 0.3, 0.0, 0.0],
+        [1.2, 1.5, 0.5, 0.2, 0.0],
+        [0.3, 0.5, 1.0, 0.4, -0.2],
+        [0.0, 0.2, 0.4, 0.8, 0.3],
+        [0.0, 0.0, -0.2, 0.3, 0.6],
+    ]
+)
+MEAN, SD = np.array([1.0, -1.0, 0.0, 2.0, 0.5]), np.sqrt(np.diag(COVARIANCE))
+OBJECTIVES = {
+    "ksivi": lambda: ksivi.KSIVI(num_samples=100),
+    "ksivi-u": lambda: ksivi.KSIVI(IMQ(), "u-statistic", 100),
+    "sivi": lambda: ksivi.SIVI(100, 100),
+    "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
+    "uivi": lambda: ksivi.UIVI(100),
+}
+METHODS = {
+    "svgd": lambda **o: ksivi.SVGD(**o),
+    "ksdd": lambda **o: ksivi.KSDD(**o),
+    "ksdd, adam": lambda **o: ksivi.KSDD(**{"num_steps": 1_000, "optimizer": optax.adam(0.05), **o}),
+    "mied": lambda **o: ksivi.MIED(**o),
+    "sgld": lambda **o: ksivi.SGLD(**o),
+    "mala": lambda **o: ksivi.MALA(**{"num_chains": 200, **o}),
+    "nuts": lambda **o: ksivi.NUTS(**o),
+}
+SHORT = {
+    "svgd": {"num_particles": 20, "num_steps": 30},
+    "ksdd": {"num_particles": 20, "num_steps": 30},
+    "ksdd, adam": {"num_particles": 20, "num_steps": 30},
+    "mied": {"num_particles": 20, "num_steps": 30},
+    "sgld": {"num_chains": 5, "num_warmup": 20, "num_draws": 5, "thin": 2},
+    "mala": {"num_chains": 5, "num_warmup": 20, "num_draws": 5, "thin": 2},
+    "nuts": {"num_chains": 5, "num_warmup": 20, "num_draws": 10},
+}
+
+
+def gaussian():
+    precision, mean = jnp.asarray(np.linalg.inv(COVARIANCE), float), jnp.asarray(MEAN, float)
+    return ksivi.Target(lambda x: -0.5 * (x - mean) @ precision @ (x - mean), dim=5)
+
+
+def family(key=KEY):
+    return ksivi.SemiImplicit.mlp(key, dim=5, mixing_dim=5, hidden=(50, 50), log_var=-1.0)
+
+
+def counted():
+    """A target, and the list that its Python code grows each time it runs."""
+    calls = []
+
+    def log_likelihood(x, batch):
+        calls.append(None)
+        return -0.5 * jnp.sum((batch - x[None]) ** 2)
+
+    def log_prior(x):
+        return -0.5 * jnp.sum(x**2)
+
+    def make(seed):
+        rows = jax.random.normal(jax.random.key(seed), (8, 2))
+        return ksivi.Target.from_data(log_prior, log_likelihood, rows, dim=2)
+
+    return make, calls
+
+
+def same(a, b):
+    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+
+
+def sound(history):
+    assert len(history["step"]) == len(history["loss"])
+    assert all(np.isfinite(values).all() for values in history.values())
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives_find_a_correlated_gaussian(name):
+    steps = 4_000
+    schedule = optax.cosine_decay_schedule(3e-3, steps)
+    fit = ksivi.train(KEY, gaussian(), family(), OBJECTIVES[name](), optimizer=optax.adam(schedule), num_steps=steps)
+    draws = np.asarray(fit.posterior.sample(jax.random.key(1), 20_000))
+    assert np.all(np.abs(draws.mean(0) - MEAN) < 0.1 * SD)
+    assert np.all(np.abs(draws.std(0) / SD - 1) < (0.2 if name == "sivi-sm" else 0.1))
+    sound(fit.history)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_find_a_correlated_gaussian(name):
+    """Means within 4 standard errors for chains, of the effective sample size; within 0.1 sd for particles."""
+    fit = ksivi.run(KEY, gaussian(), METHODS[name]())
+    draws = np.asarray(fit.posterior.family.points)
+    chains = "effective sample size" in fit.diagnostics
+    error = 4 / np.sqrt(fit.diagnostics["effective sample size"]) if chains else 0.1
+    assert np.all(np.abs(draws.mean(0) - MEAN) < error * SD)
+    assert np.all(np.abs(draws.std(0) / SD - 1) < (0.1 if chains else 0.2))
+    assert str(fit.status).startswith("converged" if name in ("mala", "nuts") else "step limit")
+    assert fit.trusted == (name in ("mala", "nuts"))
+    sound(fit.history)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_objectives_trace_once_and_repeat_themselves(name):
+    make, calls = counted()
+    start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, hidden=(8,))
+
+    def train(seed, **options):
+        return ksivi.train(KEY, make(seed), start, OBJECTIVES[name](), num_steps=12, **options)
+
+    first = train(0)
+    traced = len(calls)
+    assert same(first.posterior, train(0).posterior)
+    assert not same(first.posterior, train(1).posterior)
+    assert len(calls) == traced
+    assert same(first.posterior, train(0, chunk_size=5).posterior)
+    assert np.array_equal(first.history["loss"], train(0, chunk_size=5).history["loss"])
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_trace_once_and_repeat_themselves(name):
+    make, calls = counted()
+
+    def run(seed, **options):
+        return ksivi.run(KEY, make(seed), METHODS[name](**SHORT[name]), **options)
+
+    first = run(0)
+    traced = len(calls)
+    assert same(first.posterior, run(0).posterior)
+    assert not same(first.posterior, run(1).posterior)
+    assert len(calls) == traced
+    assert same(first.posterior, run(0, chunk_size=7).posterior)
+    assert np.array_equal(first.history["loss"], run(0, chunk_size=7).history["loss"])

@@ -1,0 +1,295 @@
+"""SGLD, MALA and NUTS against exact draws, their diagnostics, and reference draws on disk."""
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import ks_2samp, mannwhitneyu
+
+import ksivi
+from ksivi.families import Empirical
+from ksivi.mcmc import reference
+from ksivi.mcmc.chains import agreement
+
+pytest.importorskip("blackjax")
+
+KEY = jax.random.key(0)
+SCALE = np.array([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [-0.3, 0.4, 0.5]])
+
+
+def gaussian():
+    precision = jnp.asarray(np.linalg.inv(SCALE @ SCALE.T), float)
+    return ksivi.Target(lambda x: -0.5 * x @ precision @ x, dim=3)
+
+
+def normal(dim=2):
+    return ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=dim)
+
+
+def funnel():
+    return ksivi.Target(lambda x: -(x[0] ** 2) / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0], dim=2)
+
+
+def noncentred(u):
+    return jnp.stack([3 * u[0], jnp.exp(1.5 * u[0]) * u[1]])
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        ksivi.MALA(0.3, 2_000, num_warmup=400, num_draws=1, thin=1),
+        ksivi.MALA(0.3, 2_000, num_warmup=400, num_draws=1, thin=1, target_acceptance=None),
+        ksivi.NUTS(1_000, num_warmup=150, num_draws=1),
+    ],
+    ids=["mala", "mala, fixed step", "nuts"],
+)
+def test_chains_pass_rank_tests_against_exact_draws(method):
+    """The last states of independent chains, against exact draws: location and shape of every coordinate."""
+    fit = ksivi.run(KEY, gaussian(), method)
+    draws = np.asarray(fit.posterior.family.points)
+    exact = np.random.default_rng(0).normal(size=draws.shape) @ SCALE.T
+    for direction in (*np.eye(3), np.array([1.0, -1.0, 1.0])):
+        for test in (mannwhitneyu, ks_2samp):
+            assert test(draws @ direction, exact @ direction).pvalue > 1e-3, (direction, test)
+
+
+def test_mala_is_sensitive_to_its_metropolis_test():
+    """The same step without the test, which is SGLD, is caught by the same rank test."""
+    step = 0.3
+    fit = ksivi.run(KEY, gaussian(), ksivi.SGLD(step, 2_000, num_warmup=400, num_draws=1, thin=1))
+    draws = np.asarray(fit.posterior.family.points)
+    exact = np.random.default_rng(0).normal(size=draws.shape) @ SCALE.T
+    assert min(ks_2samp(draws @ d, exact @ d).pvalue for d in (*np.eye(3), np.array([1.0, -1.0, 1.0]))) < 1e-3
+
+
+@pytest.mark.parametrize("step_size", [0.05, 0.8])
+def test_sglds_stationary_variance(step_size):
+    """x ← (1 − ε/2) x + √ε ξ has the stationary variance 1 / (1 − ε/4), which is 1 for a small step."""
+    method = ksivi.SGLD(step_size, 1_000, num_warmup=400, num_draws=20, thin=int(12 / step_size) + 1)
+    draws = np.asarray(ksivi.run(KEY, normal(), method).posterior.family.points)
+    variance, error = draws.var(), np.sqrt(2 / draws.size)
+    assert abs(variance * (1 - step_size / 4) - 1) < 4 * error
+    assert (abs(variance - 1) < 0.03) == (step_size < 0.1)
+
+
+def test_sgld_uses_minibatches_and_all_rows_where_there_are_none():
+    rows = jax.random.normal(KEY, (100, 1)) + 3.0
+    log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
+    results = []
+    for batch_size in (None, 10):
+        target = ksivi.Target.from_data(lambda x: 0.0 * x[0], log_likelihood, rows, dim=1, batch_size=batch_size)
+        fit = ksivi.run(KEY, target, ksivi.SGLD(1e-3, 500, num_warmup=500, num_draws=10, thin=100))
+        results.append(np.asarray(fit.posterior.family.points))
+    for draws in results:
+        assert abs(draws.mean() - float(rows.mean())) < 4 * draws.std() / np.sqrt(draws.size / 2)
+    np.testing.assert_allclose(results[0].std(), 0.1, rtol=0.1)
+    # Noise of minibatches adds to that of the dynamics.
+    assert results[1].std() > 1.1 * results[0].std()
+
+
+def test_nuts_uses_all_rows_of_a_minibatched_target():
+    rows = jax.random.normal(KEY, (100, 1)) + 3.0
+    log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
+    target = ksivi.Target.from_data(lambda x: 0.0 * x[0], log_likelihood, rows, dim=1, batch_size=10)
+    draws = np.asarray(ksivi.run(KEY, target, ksivi.NUTS()).posterior.family.points)
+    np.testing.assert_allclose([draws.mean(), draws.std()], [float(rows.mean()), 0.1], rtol=0.05)
+
+
+def test_sgld_clips():
+    fit = ksivi.run(KEY, normal(), ksivi.SGLD(0.5, 100, num_warmup=10, num_draws=5, thin=1, clip=0.5))
+    assert np.abs(fit.posterior.family.points).max() <= 0.5
+
+
+def test_a_diverging_sgld_ends_with_a_status_and_a_finite_history():
+    fit = ksivi.run(KEY, normal(), ksivi.SGLD(10.0))
+    assert str(fit.status).startswith("diverged: ")
+    assert all(np.isfinite(values).all() for values in fit.history.values())
+    assert np.isfinite(fit.posterior.sample(KEY, 100)).all()
+    assert not fit.trusted
+    with pytest.raises(RuntimeError, match="diverged"):
+        ksivi.run(KEY, normal(), ksivi.SGLD(10.0), throw=True)
+
+
+def test_chains_that_do_not_agree_are_not_trusted():
+    """Two modes that no chain crosses between."""
+    far = ksivi.Target(lambda x: jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2), dim=1)
+    start = jnp.asarray([[-30.0], [-30.0], [30.0], [30.0]])
+    fit = ksivi.run(KEY, far, ksivi.NUTS(4, 200, 200, start=start))
+    assert str(fit.status).startswith("not trusted: R-hat ")
+    assert fit.diagnostics["R-hat"] > 1.5
+    assert not fit.trusted
+
+
+def test_divergent_transitions_are_counted_and_not_trusted():
+    fit = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 300, 1_000))
+    assert fit.diagnostics["divergences"] > 0
+    assert str(fit.status).startswith(f"not trusted: {fit.diagnostics['divergences']:,} divergent transitions")
+
+
+def test_a_chain_that_never_moves_is_not_trusted():
+    fit = ksivi.run(KEY, gaussian(), ksivi.MALA(50.0, 20, num_warmup=20, num_draws=20, thin=1, target_acceptance=None))
+    assert fit.status.kind == "not trusted"
+    assert fit.diagnostics["acceptance"] < 0.01
+
+
+def test_one_chain_or_few_draws_say_nothing_about_agreement():
+    assert agreement(np.zeros((100, 1, 2))) == {}
+    assert agreement(np.zeros((3, 10, 2))) == {}
+    fit = ksivi.run(KEY, normal(), ksivi.NUTS(1, 50, 50))
+    assert fit.status.kind == "step limit"
+    assert not fit.trusted
+
+
+def test_r_hat_and_ess_of_independent_draws():
+    draws = np.random.default_rng(0).normal(size=(1_000, 4, 3)).astype(np.float32)
+    found = agreement(draws)
+    assert 0.99 < found["R-hat"] < 1.01
+    assert 3_000 < found["effective sample size"] < 5_000
+    draws[:, 0] += 1
+    assert agreement(draws)["R-hat"] > 1.05
+
+
+def test_thinning_keeps_every_kth_state():
+    every = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=40, thin=1)).state.kept
+    fifth = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=8, thin=5)).state.kept
+    assert np.array_equal(fifth, every[4::5])
+
+
+def test_dense_mass_matrices_sample_too():
+    fit = ksivi.run(KEY, gaussian(), ksivi.NUTS(dense_mass=True))
+    assert fit.trusted
+    covariance = np.cov(np.asarray(fit.posterior.family.points).T)
+    np.testing.assert_allclose(covariance, SCALE @ SCALE.T, atol=0.15)
+
+
+def test_reference_draws_are_kept_and_read_back(tmp_path, monkeypatch):
+    method = ksivi.NUTS(num_warmup=300, num_draws=500)
+    draws = ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    assert draws.shape == (2_000, 3)
+
+    def refuse(*_, **__):
+        raise AssertionError("drawn again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reference, "run", refuse)
+        assert np.array_equal(draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path))
+        for other in ({"target": normal(3)}, {"key": jax.random.key(1)}, {"method": ksivi.NUTS(num_draws=600)}):
+            call = {"key": KEY, "target": gaussian(), "method": method, **other}
+            with pytest.raises(AssertionError, match="drawn again"):
+                ksivi.reference_draws(call["key"], call["target"], method=call["method"], cache=tmp_path)
+    file.write_bytes(file.read_bytes()[:-7])
+    assert np.array_equal(draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path))
+
+
+def test_funnels_need_easier_coordinates(tmp_path):
+    with pytest.raises(RuntimeError, match=r"NUTS gives no reference for this target: not trusted: .* divergent"):
+        ksivi.reference_draws(KEY, funnel(), cache=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    draws = np.asarray(ksivi.reference_draws(KEY, funnel(), transform=noncentred, cache=tmp_path))
+    # Exact in law: x₀ ~ N(0, 9), x₁ e^(−x₀/2) ~ N(0, 1).
+    for part, sd in ((draws[:, 0], 3.0), (draws[:, 1] * np.exp(-draws[:, 0] / 2), 1.0)):
+        assert abs(part.mean()) < 0.06 * sd
+        np.testing.assert_allclose(part.std(), sd, rtol=0.05)
+
+
+def test_reference_draws_of_a_whitened_target_are_in_its_own_coordinates(tmp_path):
+    far = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 100.0) ** 2 / 25.0), dim=2)
+    whitened = far.whitened(jnp.full(2, 100.0), jnp.full(2, 5.0))
+    draws = np.asarray(ksivi.reference_draws(KEY, whitened, cache=tmp_path))
+    np.testing.assert_allclose(draws.mean(0), 100, atol=0.5)
+    np.testing.assert_allclose(draws.std(0), 5, rtol=0.06)
+
+
+def test_the_fingerprint_sees_programs_data_and_nothing_else():
+    def made_of(constant, power=2):
+        array = jnp.asarray(constant)
+        inner = jax.jit(lambda x: jnp.sum(jax.nn.softplus(x - array) ** power))
+        return reference.fingerprint(lambda x: inner(x), 2, ())
+
+    assert made_of([1.0, 2.0]) == made_of([1.0, 2.0])
+    assert len({made_of([1.0, 2.0]), made_of([1.0, 2.1]), made_of([1.0, 2.0], power=4)}) == 3
+    data = [ksivi.problems.waveform(seed=seed).target for seed in (0, 0, 1)]
+    prints = [reference.fingerprint(target.log_density, 22, ()) for target in data]
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_the_fingerprint_is_the_same_in_another_process():
+    code = (
+        "import jax, jax.numpy as jnp; from ksivi.mcmc.reference import fingerprint;"
+        "print(fingerprint(lambda x: jnp.sum(jax.nn.relu(x) ** 2), 2, (jnp.ones(2), 'a')))"
+    )
+    prints = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert prints[0] == prints[1]
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.warns(UserWarning, match="reference draws could not be kept"):
+        draws = ksivi.reference_draws(KEY, normal(), cache=tmp_path / "file" / "folder")
+    assert draws.shape == (10_000, 2)
+
+
+def test_waveforms_reference_has_the_known_moments(data):
+    """Anchors of an independent NUTS run, within 3 combined standard errors."""
+    target = ksivi.problems.waveform(data / "waveform.mat").target
+    draws = np.asarray(ksivi.reference_draws(KEY, target), float)
+    ess = np.array([agreement(draws[:, [i]].reshape(2_500, 4, 1))["effective sample size"] for i in range(22)])
+    errors = draws.std(0) / np.sqrt(ess)
+    for index, mean, error in ((0, 5.764, 0.012), (8, -1.937, 0.005), (16, 1.593, 0.005), (18, 1.927, 0.005)):
+        ours = draws[:, index].mean()
+        print(f"β{index}: {ours:.3f} ± {errors[index]:.3f}, anchor {mean} ± {error}")
+        assert abs(ours - mean) < 3 * np.hypot(errors[index], error)
+    for index, sd in ((0, 0.822), (1, 0.227)):
+        assert abs(draws[:, index].std() / sd - 1) < 3 * np.sqrt(2 / (2 * ess[index]))
+    stored = np.load(data / "reference" / "waveform.npz")["draws"]
+    assert np.all(np.abs(draws.mean(0) - stored.mean(0)) < 4 * np.sqrt(errors**2 + stored.var(0) / len(stored)))
+
+
+def test_diffusions_have_a_reference():
+    problem = ksivi.problems.diffusion(20)
+    draws = problem.reference(KEY, 1_000)
+    scores = np.asarray(jax.vmap(problem.target.score)(draws))
+    assert np.all(np.abs(scores.mean(0)) < 5 * scores.std(0) / np.sqrt(200))
+
+
+def test_values_are_needed_where_a_metropolis_test_is():
+    score_only = ksivi.Target.from_score(lambda x: -x, dim=2)
+    for method, name in ((ksivi.MALA(), "MALA"), (ksivi.NUTS(), "NUTS")):
+        with pytest.raises(ValueError, match=f"{name} needs log-density values, and this target knows its score only"):
+            ksivi.run(KEY, score_only, method)
+    assert ksivi.run(KEY, score_only, ksivi.SGLD(0.1, 10, 10, 5, thin=1)).status.kind in ("step limit", "not trusted")
+
+
+def test_stored_draws_are_the_chains_draws():
+    fit = ksivi.run(KEY, normal(), ksivi.NUTS(2, 50, 30))
+    assert isinstance(fit.posterior.family, Empirical)
+    assert fit.posterior.family.points.shape == (60, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ksivi.SGLD(0.0), "step_size must be one positive number"),
+        (lambda: ksivi.SGLD(num_chains=0), "num_chains must be a whole number of at least 1"),
+        (lambda: ksivi.SGLD(clip=-1.0), "clip must be one positive number"),
+        (lambda: ksivi.MALA(thin=0), "thin must be a whole number of at least 1"),
+        (lambda: ksivi.MALA(target_acceptance=1.5), "target_acceptance must be a probability between 0 and 1"),
+        (lambda: ksivi.NUTS(target_acceptance=None), "target_acceptance must be a probability between 0 and 1"),
+        (lambda: ksivi.NUTS(num_warmup=5), "num_warmup must be a whole number of at least 20"),
+        (lambda: ksivi.NUTS(max_doublings=0), "max_doublings must be a whole number of at least 1"),
+        (lambda: ksivi.NUTS(3, start=jnp.zeros((4, 2))), "start must hold one point each, 3 of them, got 4"),
+        (lambda: ksivi.reference_draws(KEY, normal(), method=ksivi.MALA()), "method must be a ksivi.NUTS"),
+        (lambda: ksivi.reference_draws(KEY, normal(), transform=lambda u: u[:1]), "transform must map \\(2,\\)"),
+        (lambda: ksivi.reference_draws(KEY, lambda x: x), "target must be a ksivi.Target"),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

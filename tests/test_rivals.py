@@ -1,0 +1,252 @@
+"""SIVI, SIVI-SM, UIVI and importance weights on a linear-Gaussian family, where q(x) is known."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from scipy.stats import multivariate_normal
+
+import ksivi
+from ksivi.families import MLP, Constant, DiagonalGaussian, GaussianMixing, SampledMixing
+
+KEY = jax.random.key(0)
+WEIGHT = np.array([[0.8, -0.3, 0.4], [0.2, 0.9, -0.5]])
+OFFSET, LOG_VAR = np.array([0.5, -0.2, 0.1]), np.array([-1.0, -0.5, -1.5])
+COVARIANCE = WEIGHT.T @ WEIGHT + np.diag(np.exp(LOG_VAR))
+EXACT = multivariate_normal(OFFSET, COVARIANCE)
+LOG_CONSTANT = 3.0
+
+
+def linear_family(mixing=None):
+    """x = Wᵀz + b + σξ, which is N(b, WᵀW + diag σ²)."""
+    mean = MLP(KEY, (2, 3))
+    mean = jax.tree.map(
+        lambda a, b: jnp.asarray(b, a.dtype), mean, jax.tree.unflatten(jax.tree.structure(mean), [WEIGHT, OFFSET])
+    )
+    return ksivi.SemiImplicit(
+        mixing or GaussianMixing(2), DiagonalGaussian(mean, Constant(jnp.asarray(LOG_VAR, float)))
+    )
+
+
+def normal_target():
+    """N(0, I) times exp(3), so that the evidence is known."""
+    return ksivi.Target(lambda x: LOG_CONSTANT - 0.5 * jnp.sum(x**2 + jnp.log(2 * jnp.pi)), dim=3)
+
+
+def exact_score(x):
+    return -np.linalg.solve(COVARIANCE, (np.asarray(x, float) - OFFSET).T).T
+
+
+def exact_elbo():
+    """log Z − KL(q‖p) for p = N(0, I)."""
+    kl = 0.5 * (np.trace(COVARIANCE) + OFFSET @ OFFSET - 3 - np.linalg.slogdet(COVARIANCE)[1])
+    return LOG_CONSTANT - kl
+
+
+def posterior(coordinates=None):
+    return ksivi.Posterior(linear_family(), coordinates, (("x", (3,)),))
+
+
+def step_of(objective, num_steps=1, optimizer=None):
+    """A short run that leaves the family as it is."""
+    optimizer = optax.set_to_zero() if optimizer is None else optimizer
+    return ksivi.train(KEY, normal_target(), linear_family(), objective, optimizer=optimizer, num_steps=num_steps)
+
+
+def test_uivi_estimates_the_score_without_bias():
+    """The generating z is a draw of q(z|x), so chains of any length give ∇ log q without bias, at every x."""
+    objective, family, target = ksivi.UIVI(4_000, num_burn_in=3, num_kept=4), linear_family(), normal_target()
+    state = objective.init(KEY, target, family)
+    draws = objective.draw(KEY, target, family)
+    estimate = objective.prepare(state, draws, target, family, jnp.zeros((), jnp.int32)).score
+    x = np.asarray(family.transport((draws.z, draws.xi))[0], float)
+    error = np.asarray(estimate, float) - exact_score(x)
+    for feature in (np.ones(len(x)), x[:, 0], x[:, 1], x[:, 2], x[:, 0] * x[:, 1]):
+        weighed = error * feature[:, None]
+        assert np.all(np.abs(weighed.mean(0)) < 4 * weighed.std(0) / np.sqrt(len(x)))
+    # The mean over z′ is closer than the conditional score at the generating z alone.
+    single = np.asarray(-draws.xi, float) * np.exp(-0.5 * LOG_VAR)
+    assert np.mean(error**2) < 0.5 * np.mean((single - exact_score(x)) ** 2)
+
+
+def test_uivi_adapts_its_step_size_and_carries_it_on():
+    wild, tame = (step_of(ksivi.UIVI(200, step_size=s), num_steps=300) for s in (1.5, 0.01))
+    assert wild.state.objective.step_size < 1.45
+    assert tame.state.objective.step_size > 0.0101
+    assert wild.history["chain_step_size"][0] > wild.history["chain_step_size"][-1]
+
+
+def test_uivi_refuses_a_mixing_without_density():
+    sampler = SampledMixing(lambda key: jax.random.laplace(key, (2,)))
+    with pytest.raises(ValueError, match="UIVI runs chains on q\\(z\\|x\\) and needs the density of the mixing"):
+        ksivi.train(KEY, normal_target(), linear_family(sampler), ksivi.UIVI(), num_steps=1)
+    # SIVI and KSIVI need the sampler alone.
+    ksivi.train(KEY, normal_target(), linear_family(sampler), ksivi.SIVI(10, 10), num_steps=1)
+
+
+def test_sivis_bound_rises_with_k_to_the_exact_elbo():
+    values = []
+    for k in (0, 1, 8, 64, 1_000):
+        losses = -step_of(ksivi.SIVI(500, num_mixing=k), num_steps=60).history["loss"]
+        values.append((losses.mean(), losses.std(ddof=1) / np.sqrt(len(losses))))
+    for (low, low_error), (high, high_error) in itertools.pairwise(values):
+        assert high - low > -4 * np.hypot(low_error, high_error)
+    assert values[1][0] - values[0][0] > 0.05
+    for value, error in values:
+        assert value < exact_elbo() + 4 * error
+    assert abs(values[-1][0] - exact_elbo()) < 4 * values[-1][1] + 0.005
+
+
+def test_sivi_needs_the_score_alone():
+    """The same gradient whether values are known or not."""
+    options = {"optimizer": optax.sgd(1e-2), "num_steps": 5}
+    known = ksivi.train(KEY, normal_target(), linear_family(), ksivi.SIVI(50, 10), **options)
+    target = ksivi.Target.from_score(lambda x: -x, dim=3)
+    blind = ksivi.train(KEY, target, linear_family(), ksivi.SIVI(50, 10), **options)
+    for a, b in zip(jax.tree.leaves(known.state.params), jax.tree.leaves(blind.state.params), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_sivis_loss_against_a_double_loop(x64):
+    objective, family, target = ksivi.SIVI(7, num_mixing=5), linear_family(), normal_target()
+    draws = objective.draw(KEY, target, family)
+    value, _ = objective.loss(family, None, draws, target, jnp.zeros((), jnp.int32))
+    z, xi, others = (np.asarray(a) for a in (draws.z, draws.xi, draws.others))
+    total = 0.0
+    for i in range(7):
+        x = z[i] @ WEIGHT + OFFSET + np.exp(0.5 * LOG_VAR) * xi[i]
+        densities = [multivariate_normal(a @ WEIGHT + OFFSET, np.diag(np.exp(LOG_VAR))).pdf(x) for a in (z[i], *others)]
+        total += np.log(np.mean(densities)) - (LOG_CONSTANT + multivariate_normal(np.zeros(3)).logpdf(x))
+    np.testing.assert_allclose(value, total / 7, rtol=1e-10)
+
+
+def test_sivi_sms_critic_approaches_the_difference_of_scores():
+    objective = ksivi.SIVISM(200, (64, 64), critic_optimizer=optax.adam(optax.cosine_decay_schedule(5e-3, 4_000)))
+    fit = step_of(objective, num_steps=4_000)
+    x = fit.posterior.sample(KEY, 5_000)
+    best = -np.asarray(x, float) - exact_score(x)
+    error = np.asarray(jax.vmap(fit.state.objective.network)(x)) - best
+    assert np.mean(error**2) < 0.03 * np.mean(best**2)
+    # At its best the objective is the Fisher divergence.
+    assert abs(fit.history["loss"][-500:].mean() / np.mean(np.sum(best**2, axis=1)) - 1) < 0.1
+
+
+def test_sivi_sm_moves_the_critic_alone_in_its_warm_up():
+    options = {"optimizer": optax.adam(1e-2)}
+    cold = step_of(ksivi.SIVISM(20, (8,), warm_up=10), num_steps=10, **options)
+    warm = step_of(ksivi.SIVISM(20, (8,), warm_up=10), num_steps=12, **options)
+    assert all(map(np.array_equal, *(jax.tree.leaves(f) for f in (cold.posterior.family, linear_family()))))
+    assert not all(map(np.array_equal, *(jax.tree.leaves(f) for f in (warm.posterior.family, linear_family()))))
+    assert np.isfinite(cold.history["loss"]).all()
+    assert cold.cost.score_evals == 10 * 40
+
+
+def test_sivi_sms_extra_term_helps_at_first_and_decays():
+    decay = ksivi.Decay(start=1.0, factor=1 / 1.004, every=100)
+    for step, expected in ((0, 1.0), (99, 1.0), (100, 1 / 1.004), (1_050, 1.004**-10)):
+        np.testing.assert_allclose(decay(jnp.asarray(step)), expected, rtol=1e-5)
+    objective, family, target = ksivi.SIVISM(50, (8,), score_weight=decay), linear_family(), normal_target()
+    state, draws = objective.init(KEY, target, family), objective.draw(KEY, target, family)
+    plain = ksivi.SIVISM(50, (8,)).loss(family, state, draws, target, jnp.zeros((), jnp.int32))[0]
+    late = objective.loss(family, state, draws, target, jnp.asarray(10_000_000))[0]
+    early = objective.loss(family, state, draws, target, jnp.zeros((), jnp.int32))[0]
+    np.testing.assert_allclose(late, plain, rtol=1e-4)
+    assert abs(early - plain) > 1e-2
+
+
+def test_a_diverging_rival_ends_with_a_status_and_a_finite_history():
+    objective = ksivi.SIVISM(50, (16,), critic_optimizer=optax.sgd(1.0))
+    fit = step_of(objective, num_steps=3_000, optimizer=optax.sgd(1.0))
+    assert fit.status.kind == "diverged"
+    assert all(np.isfinite(values).all() for values in fit.history.values())
+    assert np.isfinite(fit.posterior.sample(KEY, 100)).all()
+
+
+@pytest.mark.parametrize("num_mixing", [1, 10, 1_000])
+def test_the_evidence_estimate_covers_the_exact_one(num_mixing):
+    result = ksivi.diagnostics.importance(KEY, normal_target(), posterior(), num_samples=40_000, num_mixing=num_mixing)
+    assert abs(result.log_evidence - LOG_CONSTANT) < 4 * result.log_evidence_error
+    assert result.log_evidence_error < 0.05
+    assert result.elbo < exact_elbo() + 4 * result.elbo_error
+    if num_mixing == 1_000:
+        assert abs(result.elbo - exact_elbo()) < 4 * result.elbo_error + 0.005
+    assert result.num_mixing == num_mixing
+    np.testing.assert_allclose(result.weights.sum(), 1)
+    assert 1 < result.effective_sample_size <= 40_000
+
+
+def test_weighted_draws_have_the_targets_moments():
+    result = ksivi.diagnostics.importance(KEY, normal_target(), posterior(), num_samples=40_000)
+    mean = result.weights @ result.draws
+    error = np.sqrt(result.weights**2 @ (result.draws - mean) ** 2)
+    assert np.all(np.abs(mean) < 4 * error)
+    np.testing.assert_allclose(result.weights @ result.draws**2 - mean**2, 1, atol=0.1)
+
+
+def test_weights_do_not_depend_on_the_coordinates_of_training():
+    affine = ksivi.targets.Affine(jnp.array([1.0, -1.0, 0.5]), jnp.array([0.5, 1.5, 0.8]))
+    moved = posterior(affine)
+    whitened = normal_target().whitened(affine.loc, affine.scale)
+    results = [ksivi.diagnostics.importance(KEY, t, moved, num_samples=20_000) for t in (normal_target(), whitened)]
+    np.testing.assert_allclose(results[0].log_weights, results[1].log_weights, rtol=1e-5)
+    assert abs(results[0].log_evidence - LOG_CONSTANT) < 4 * results[0].log_evidence_error
+
+
+def test_log_prob_estimates_the_exact_log_density():
+    x = posterior().sample(KEY, 500)
+    estimate = np.asarray(posterior().log_prob(jax.random.key(1), x, num_mixing=20_000))
+    assert np.abs(estimate - EXACT.logpdf(np.asarray(x))).mean() < 0.03
+    coarse = np.asarray(posterior().log_prob(jax.random.key(1), x, num_mixing=10))
+    assert coarse.mean() < estimate.mean()
+    scale = jnp.asarray(np.array([[1.0, 0.0, 0.0], [0.5, 2.0, 0.0], [0.0, 0.3, 0.5]]), float)
+    affine = ksivi.targets.Affine(jnp.ones(3), scale)
+    moved = posterior(affine).log_prob(jax.random.key(1), jax.vmap(affine)(x), num_mixing=20_000)
+    np.testing.assert_allclose(moved, estimate - np.log(np.linalg.det(scale)), atol=1e-3)
+
+
+def test_small_conditional_scales_do_not_spoil_the_mixture():
+    """With σ = 0.003 the expanded squares lose digits; the generating term is exact, so the weights stay right."""
+    family = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(20,), log_var=-11.6)
+    _, log_q = family.sample_and_log_prob(KEY, 200, 500)
+    assert np.isfinite(log_q).all()
+    with jax.enable_x64(True):
+        double = jax.tree.map(lambda a: a.astype(jnp.float64), family)
+        noise_key, mixing_key = jax.random.split(KEY)
+        noise = tuple(a.astype(jnp.float64) for a in family.noise(noise_key, 200))
+        others = family.mixing.sample(mixing_key, 500, jnp.float32).astype(jnp.float64)
+        exact = double.transport_and_log_prob(noise, others)[1]
+    np.testing.assert_allclose(log_q, exact, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ksivi.SIVI(0), "num_samples must be a whole number of at least 1"),
+        (lambda: ksivi.SIVI(num_mixing=-1), "num_mixing must be a whole number of at least 0"),
+        (lambda: ksivi.SIVI(annealing=0.5), "annealing must be a function of the step"),
+        (lambda: ksivi.SIVISM(critic_hidden=5), "critic_hidden must be a list of widths"),
+        (lambda: ksivi.SIVISM(critic_optimizer=1e-3), "critic_optimizer must be an Optax transformation"),
+        (lambda: ksivi.SIVISM(critic_steps=0), "critic_steps must be a whole number of at least 1"),
+        (lambda: ksivi.SIVISM(warm_up=-1), "warm_up must be a whole number of at least 0"),
+        (lambda: ksivi.SIVISM(score_weight=1.0), "score_weight must be a function of the step"),
+        (lambda: ksivi.UIVI(num_kept=0), "num_kept must be a whole number of at least 1"),
+        (lambda: ksivi.UIVI(step_size=-0.1), "step_size must be one positive number"),
+        (lambda: ksivi.Decay(factor=0.0), "factor must be one positive number"),
+        (lambda: posterior().log_prob(KEY, jnp.zeros((2, 5))), "x must be an array of shape"),
+        (lambda: posterior().log_prob(KEY, jnp.zeros((2, 3)), num_mixing=0), "num_mixing must be a whole number"),
+        (
+            lambda: ksivi.diagnostics.importance(KEY, ksivi.Target.from_score(lambda x: -x, 3), posterior()),
+            "target must know its log density",
+        ),
+        (
+            lambda: ksivi.diagnostics.importance(KEY, ksivi.problems.banana().target, posterior()),
+            "posterior must have the target's dim 2, got dim 3",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
