@@ -1,0 +1,158 @@
+"""Recipes, distances to the truth, and `ksivi compare` as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import ksivi
+from ksivi import comparison, problems
+
+for package in ("blackjax", "ot", "typer", "matplotlib"):
+    pytest.importorskip(package)
+
+KEY = jax.random.key(0)
+
+
+def command(*arguments, cache):
+    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+    environment = {**os.environ, "KSIVI_CACHE": str(cache), "COLUMNS": "100"}
+    return subprocess.run(
+        [sys.executable, "-c", code, "compare", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=environment,
+    )
+
+
+def test_json_has_the_promised_shape(tmp_path):
+    done = command(
+        "multimodal", "--methods", "svgd,ksdd,mied", "--json", "--out", str(tmp_path / "new"), cache=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert set(record) == {"problem", "floor", "methods"}
+    assert record["problem"] == "multimodal"
+    assert list(record["methods"]) == ["svgd", "ksdd", "mied"]
+    for row in record["methods"].values():
+        assert set(row) == {"status", "sliced_wasserstein", "seconds", "steps", "score_evals"}
+        assert row["status"].startswith("step limit: ran all")
+        assert row["sliced_wasserstein"] < 0.5
+        assert row["steps"] > 0
+        assert row["score_evals"] >= 300 * row["steps"]
+    assert 0.01 < record["floor"] < 0.2
+    assert (tmp_path / "new" / "multimodal.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_ones_own_log_density_is_compared_with_nuts(tmp_path):
+    """A file with a neighbour that it imports; NUTS is the truth, made once and kept."""
+    (tmp_path / "helper.py").write_text("scale = 2.0\n")
+    lines = ("import jax.numpy as jnp", "from helper import scale", "", "", "def log_density(x):")
+    (tmp_path / "model.py").write_text("\n".join([*lines, "    return -jnp.sum(x**2) / scale", ""]))
+    model = f"{tmp_path / 'model.py'}:log_density"
+    done = command(model, "--dim", "3", "--methods", "mala,svgd", "--out", str(tmp_path), cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    assert "mala" in done.stdout
+    assert "converged" in done.stdout
+    assert len(list((tmp_path / "cache" / "reference").iterdir())) == 1
+    assert (tmp_path / "model-py-log_density.png").is_file()
+
+
+def test_where_nuts_gives_no_truth_there_is_no_comparison(tmp_path):
+    (tmp_path / "funnel.py").write_text(
+        "import jax.numpy as jnp\n\n\n"
+        "def log_density(x):\n    return -x[0] ** 2 / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0]\n"
+    )
+    done = command(f"{tmp_path}/funnel.py:log_density", "--dim", "2", "--out", str(tmp_path), cache=tmp_path)
+    assert done.returncode == 3
+    assert "NUTS gives no reference for this target" in " ".join(done.stderr.split())
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["moon"], "PROBLEM must be one of banana"),
+        (["banana", "--methods", "ksivi,vi"], "--methods must be one of"),
+        (["banana", "--dim", "3"], "--dim is for diffusion or your own log density"),
+        (["banana", "--preset", "long"], "--preset must be one of"),
+        (["banana", "--seed", "-1"], "--seed must be a whole number"),
+        (["banana", "--data", "x.mat"], "--data is for waveform alone"),
+        (["waveform", "--data", "nowhere.mat"], "there is no file nowhere.mat"),
+        (["diffusion", "--dim", "2"], "--dim must be a whole number of at least 5"),
+        (["nowhere.py:f", "--dim", "2"], "with a file that exists"),
+        (["nowhere.py:f"], "--dim must say how many coordinates"),
+        (["banana", "--out", "/dev/null/x"], "--out must be a folder that can be written"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path):
+    done = command(*arguments, cache=tmp_path)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_file_that_fails_is_named(tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0\n")
+    with pytest.raises(ValueError, match=r"broken\.py could not be imported: ZeroDivisionError"):
+        problems.from_file(f"{tmp_path}/broken.py:f", 2)
+    (tmp_path / "other.py").write_text("g = 1\n")
+    with pytest.raises(ValueError, match="must define a function f"):
+        problems.from_file(f"{tmp_path}/other.py:f", 2)
+
+
+@pytest.mark.parametrize("preset", comparison.PRESETS)
+@pytest.mark.parametrize("name", comparison.METHODS)
+@pytest.mark.parametrize("dim", [2, 22, 50])
+def test_every_method_has_a_recipe_for_every_kind_of_problem(name, preset, dim):
+    problem = {2: problems.banana, 22: problems.waveform, 50: lambda: problems.diffusion(50)}[dim]()
+    made = comparison.recipe(name, problem, preset)
+    if isinstance(made, comparison.recipes.Trained):
+        assert made.family(KEY).dim == dim
+        assert made.num_steps >= 4_000
+    else:
+        method = made.method(made.num_points, start=problem.start(KEY, made.num_points))
+        assert method.num_points == made.num_points
+
+
+def test_a_methods_result_does_not_depend_on_its_company():
+    problem = problems.multimodal()
+    truth, _ = comparison.distance_floor(KEY, problem)
+    alone = next(iter(comparison.compare(KEY, problem, truth, ["ksdd"])))
+    together = list(comparison.compare(KEY, problem, truth, ["mied", "ksdd"]))
+    assert np.array_equal(alone.draws, together[1].draws)
+    assert alone.sliced_wasserstein == together[1].sliced_wasserstein
+
+
+def test_an_interrupted_method_ends_the_comparison():
+    def stop(chunk):
+        raise KeyboardInterrupt
+
+    problem = problems.multimodal()
+    truth, _ = comparison.distance_floor(KEY, problem)
+    done = list(comparison.compare(KEY, problem, truth, ["svgd", "mied"], callbacks=lambda name: [stop]))
+    assert [result.name for result in done] == ["svgd"]
+    assert done[0].fit.status.kind == "interrupted"
+
+
+def test_student_t_is_its_own_truth():
+    problem = problems.student_t()
+    draws = np.asarray(problem.reference(KEY, 200_000), np.float64)
+    z = np.linalg.solve(np.array([[0.28216, -0.11804], [-0.11804, 0.29587]]), draws.T).T
+    # Quantiles of t(2) are known: F⁻¹(p) = (2p − 1) √(2 / (4p(1 − p))).
+    for p in (0.6, 0.75, 0.9, 0.99):
+        exact = (2 * p - 1) * np.sqrt(2 / (4 * p * (1 - p)))
+        error = np.sqrt(p * (1 - p) / len(z)) * (2 + exact**2) ** 1.5
+        assert np.all(np.abs(np.quantile(z, p, axis=0) - exact) < 4.5 * error)
+    box = np.linspace(-60, 60, 2_401)
+    points = np.stack(np.meshgrid(box, box), -1).reshape(-1, 2)
+    values = np.exp(np.asarray(jax.jit(jax.vmap(problem.target.log_density))(points.astype(np.float32)), np.float64))
+    inside = np.mean(np.all(np.abs(draws) < 60, axis=1))
+    np.testing.assert_allclose(values.sum() * (box[1] - box[0]) ** 2, inside, rtol=5e-3)
+    assert ksivi.problems.student_t().start(KEY, 3).shape == (3, 2)
