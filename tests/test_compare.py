@@ -123,7 +123,7 @@ def test_every_method_has_a_recipe_for_every_kind_of_problem(name, preset, dim):
 
 def test_a_methods_result_does_not_depend_on_its_company():
     problem = problems.multimodal()
-    truth, _ = comparison.distance_floor(KEY, problem)
+    truth = comparison.know_truth(KEY, problem)
     alone = next(iter(comparison.compare(KEY, problem, truth, ["ksdd"])))
     together = list(comparison.compare(KEY, problem, truth, ["mied", "ksdd"]))
     assert np.array_equal(alone.draws, together[1].draws)
@@ -135,10 +135,47 @@ def test_an_interrupted_method_ends_the_comparison():
         raise KeyboardInterrupt
 
     problem = problems.multimodal()
-    truth, _ = comparison.distance_floor(KEY, problem)
+    truth = comparison.know_truth(KEY, problem)
     done = list(comparison.compare(KEY, problem, truth, ["svgd", "mied"], callbacks=lambda name: [stop]))
     assert [result.name for result in done] == ["svgd"]
-    assert done[0].fit.status.kind == "interrupted"
+    assert done[0].status.kind == "interrupted"
+
+
+def test_a_method_that_cannot_run_is_a_result(tmp_path):
+    """Chains of NUTS start where the density is positive; one of 300 particles does not."""
+    (tmp_path / "narrow.py").write_text(
+        "import jax.numpy as jnp\n\n\n"
+        "def log_density(x):\n    return jnp.where(jnp.abs(x[0]) < 2.2, -50 * jnp.sum(x**2), -jnp.inf)\n"
+    )
+    problem = problems.from_file(f"{tmp_path}/narrow.py:log_density", 1)
+    truth = comparison.Truth(0.1 * jax.random.normal(KEY, (5, 1_000, 1)), 0.01, 0.001)
+    done = list(comparison.compare(KEY, problem, truth, ["svgd", "nuts"]))
+    assert str(done[0].status).startswith("not trusted: it could not run: target must be finite where the points start")
+    assert done[0].draws is None
+    assert done[1].status.kind == "converged"
+    assert done[1].sliced_wasserstein < 0.02
+
+
+def test_ordinary_model_files_load(tmp_path):
+    (tmp_path / "typed.py").write_text(
+        "from __future__ import annotations\nimport dataclasses\n\n\n@dataclasses.dataclass\nclass A:\n    a: int\n\n\n"
+        "def f(x):\n    import later_neighbour\n    return later_neighbour.value * x[0] ** 2\n"
+    )
+    (tmp_path / "later_neighbour.py").write_text("value = -1.0\n")
+    assert problems.from_file(f"{tmp_path}/typed.py:f", 1).target.dim == 1
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ValueError, match="could not be imported: SystemExit"):
+        problems.from_file(f"{tmp_path}/leaves.py:f", 1)
+
+
+def test_figures_of_one_dimension_and_of_many(tmp_path):
+    from ksivi.report import methods_and_truth
+
+    for dim in (1, 2, 7):
+        target = ksivi.Target(lambda x: -0.5 * (x**2).sum(), dim=dim)
+        draws = np.random.default_rng(0).normal(size=(100, dim))
+        methods_and_truth(tmp_path / f"{dim}.png", target, draws, [("a", draws), ("b", draws)])
+        assert (tmp_path / f"{dim}.png").stat().st_size > 5_000
 
 
 def test_student_t_is_its_own_truth():

@@ -139,8 +139,69 @@ def test_one_chain_or_few_draws_say_nothing_about_agreement():
     assert agreement(np.zeros((100, 1, 2))) == {}
     assert agreement(np.zeros((3, 10, 2))) == {}
     fit = ksivi.run(KEY, normal(), ksivi.NUTS(1, 50, 50))
-    assert fit.status.kind == "step limit"
+    assert str(fit.status) == "not trusted: R-hat needs two chains and 4 draws of each"
     assert not fit.trusted
+    few = ksivi.run(KEY, funnel(), ksivi.NUTS(1, 100, 300))
+    assert "divergent transitions; R-hat needs two chains" in str(few.status)
+
+
+def test_a_resumed_run_remembers_its_divergences():
+    first = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 100, 300))
+    rest = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 100, 303), resume=first.state)
+    assert rest.diagnostics["divergences"] >= first.diagnostics["divergences"] > 0
+    assert 0 < rest.diagnostics["acceptance"] < 1
+    assert not rest.trusted
+    assert rest.cost.steps == 3
+    assert list(rest.history["step"]) == [400, 401, 402]
+    assert len(rest.posterior.family.points) == 4 * 303
+
+
+@pytest.mark.parametrize(
+    ("resumed", "message"),
+    [
+        (lambda state: (normal(), ksivi.NUTS(4, 60, 90), state), "run of this NUTS but for its length"),
+        (lambda state: (normal(), ksivi.SVGD(4, 900), state), "run of this SVGD but for its length"),
+        (lambda state: (gaussian_at(5.0), ksivi.NUTS(4, 50, 90), state), "resume must come from a run on this target"),
+    ],
+    ids=["warm-up", "method", "target"],
+)
+def test_only_the_same_run_can_be_resumed(resumed, message):
+    target, method, state = resumed(ksivi.run(KEY, normal(), ksivi.NUTS(4, 50, 50)).state)
+    with pytest.raises(ValueError, match=message):
+        ksivi.run(KEY, target, method, resume=state)
+
+
+def gaussian_at(centre):
+    return ksivi.Target(lambda x: -0.5 * jnp.sum((x - centre) ** 2), dim=2)
+
+
+def test_mala_without_warm_up_uses_the_step_it_is_given():
+    narrow = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2) * 1e4, dim=2)
+    start = 0.01 * jax.random.normal(KEY, (50, 2))
+    fit = ksivi.run(KEY, narrow, ksivi.MALA(1e-4, 50, num_warmup=0, num_draws=100, thin=1, start=start))
+    assert fit.diagnostics["acceptance"] > 0.8
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
+def test_a_bad_state_never_becomes_a_draw(chunk_size):
+    """SGLD walks over the edge of the support; what is kept does not depend on where a chunk ends."""
+    edge = ksivi.Target(lambda x: jnp.sum(jnp.log(5 - x) + 20 * x), dim=1)
+    method = ksivi.SGLD(0.02, 3, num_warmup=0, num_draws=200, thin=1, start=jnp.zeros((3, 1)))
+    fit = ksivi.run(KEY, edge, method, chunk_size=chunk_size)
+    assert fit.status.kind == "diverged"
+    points = fit.posterior.family.points
+    assert np.isfinite(jax.vmap(edge.log_density)(points)).all()
+    whole = ksivi.run(KEY, edge, method, chunk_size=50)
+    assert np.array_equal(points, whole.posterior.family.points)
+    assert str(fit.status) == str(whole.status)
+    assert np.isfinite(fit.history["loss"]).all()
+
+
+def test_starts_are_in_the_targets_own_coordinates():
+    far = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 100.0) ** 2 / 25.0), dim=2)
+    whitened = far.whitened(jnp.full(2, 100.0), jnp.full(2, 5.0))
+    fit = ksivi.run(KEY, whitened, ksivi.NUTS(4, 20, 1, start=jnp.full((4, 2), 110.0)))
+    np.testing.assert_allclose(fit.history["loss"][0], 4 - 2 * np.log(5), rtol=1e-4)
 
 
 def test_r_hat_and_ess_of_independent_draws():
@@ -153,8 +214,8 @@ def test_r_hat_and_ess_of_independent_draws():
 
 
 def test_thinning_keeps_every_kth_state():
-    every = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=40, thin=1)).state.kept
-    fifth = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=8, thin=5)).state.kept
+    every = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=40, thin=1)).state.kept[0]
+    fifth = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=8, thin=5)).state.kept[0]
     assert np.array_equal(fifth, every[4::5])
 
 
@@ -185,6 +246,15 @@ def test_reference_draws_are_kept_and_read_back(tmp_path, monkeypatch):
     assert np.array_equal(draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path))
 
 
+def test_draws_of_another_target_are_not_taken_for_its_own(tmp_path, monkeypatch):
+    """Even if two programs should read alike, the log density at the stored draws tells them apart."""
+    monkeypatch.setattr(reference, "fingerprint", lambda *_: "same")
+    method = ksivi.NUTS(num_warmup=300, num_draws=1_000)
+    for centre in (0.0, 5.0):
+        draws = ksivi.reference_draws(KEY, gaussian_at(centre), method=method, cache=tmp_path)
+        np.testing.assert_allclose(draws.mean(0), centre, atol=0.2)
+
+
 def test_funnels_need_easier_coordinates(tmp_path):
     with pytest.raises(RuntimeError, match=r"NUTS gives no reference for this target: not trusted: .* divergent"):
         ksivi.reference_draws(KEY, funnel(), cache=tmp_path)
@@ -212,6 +282,10 @@ def test_the_fingerprint_sees_programs_data_and_nothing_else():
 
     assert made_of([1.0, 2.0]) == made_of([1.0, 2.0])
     assert len({made_of([1.0, 2.0]), made_of([1.0, 2.1]), made_of([1.0, 2.0], power=4)}) == 3
+    wrapped = lambda c: jax.checkpoint(jax.jit(lambda x: jnp.sum((x - jnp.asarray(c)) ** 2)))  # noqa: E731
+    inside = [reference.fingerprint(wrapped(c), 2, ()) for c in ([0.0, 0.0], [0.0, 0.0], [50.0, 0.0])]
+    assert inside[0] == inside[1] != inside[2]
+    assert reference.fingerprint(lambda x: x[0], 2, (KEY,)) != reference.fingerprint(lambda x: x[0], 2, ())
     data = [ksivi.problems.waveform(seed=seed).target for seed in (0, 0, 1)]
     prints = [reference.fingerprint(target.log_density, 22, ()) for target in data]
     assert prints[0] == prints[1] != prints[2]

@@ -178,7 +178,7 @@ def test_a_longer_run_resumes():
     assert rest.cost.steps == 30
     with pytest.raises(ValueError, match="resume must come from a run with fewer steps"):
         ksivi.run(KEY, target(), ksivi.SVGD(20, 60), resume=unbroken.state)
-    with pytest.raises(ValueError, match="resume must come from a run like this one"):
+    with pytest.raises(ValueError, match="resume must come from a run of this SVGD"):
         ksivi.run(KEY, target(), ksivi.SVGD(21, 60), resume=first.state)
 
 

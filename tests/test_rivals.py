@@ -207,9 +207,26 @@ def test_log_prob_estimates_the_exact_log_density():
     np.testing.assert_allclose(moved, estimate - np.log(np.linalg.det(scale)), atol=1e-3)
 
 
-def test_small_conditional_scales_do_not_spoil_the_mixture():
-    """With σ = 0.003 the expanded squares lose digits; the generating term is exact, so the weights stay right."""
-    family = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(20,), log_var=-11.6)
+def test_sivi_without_auxiliary_z_trains():
+    fit = step_of(ksivi.SIVI(20, num_mixing=0), num_steps=5, optimizer=optax.adam(1e-2))
+    assert fit.status.kind == "step limit"
+    assert np.isfinite(fit.history["loss"]).all()
+
+
+def test_weights_where_the_target_is_zero():
+    half = ksivi.Target(lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum(x**2), -jnp.inf), dim=3, test_point=jnp.ones(3))
+    result = ksivi.diagnostics.importance(KEY, half, posterior(), num_samples=20_000)
+    assert result.elbo == -np.inf
+    exact = np.log(0.5 * (2 * np.pi) ** 1.5)
+    assert abs(result.log_evidence - exact) < 4 * result.log_evidence_error
+    nowhere = ksivi.Target(lambda x: jnp.where(x[0] > 99, 0.0, -jnp.inf), dim=3, test_point=jnp.full(3, 100.0))
+    with pytest.raises(ValueError, match="target must not be zero at every draw"):
+        ksivi.diagnostics.importance(KEY, nowhere, posterior())
+
+
+def test_small_conditional_scales_do_not_spoil_the_weights():
+    """With σ a thousandth of the spread of the means, in 50 dimensions."""
+    family = ksivi.SemiImplicit.mlp(KEY, dim=50, mixing_dim=1, hidden=(20,), log_var=-13.8)
     _, log_q = family.sample_and_log_prob(KEY, 200, 500)
     assert np.isfinite(log_q).all()
     with jax.enable_x64(True):

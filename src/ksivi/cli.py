@@ -127,7 +127,6 @@ def compare(
     import jax
 
     from . import comparison
-    from .report import methods_and_truth
     from .training import ProgressBar
 
     _require_seed(seed)
@@ -136,26 +135,40 @@ def compare(
     chosen = _problem(problem, dim, data)
     figure = _folder(out) / f"{_as_file_name(chosen.name)}.png"
     truth_key, key = jax.random.split(jax.random.key(seed))
+    bars = {name: ProgressBar(f"{name:<8}") for name in names}
+    done: list = []
+    interrupted = False
     try:
-        truth, floor = comparison.distance_floor(truth_key, chosen)
+        truth = comparison.know_truth(truth_key, chosen)
+        for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=lambda n: [bars[n]]):
+            done.append(result)
+            bars[result.name].close()
+            interrupted = result.status.kind == "interrupted"
     except RuntimeError as error:
         _fail(error, NOT_TRUSTED)
     except KeyboardInterrupt:
-        raise typer.Exit(INTERRUPTED) from None
-    done, bars = [], {name: ProgressBar(f"{name:<8}") for name in names}
-    for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=lambda n: [bars[n]]):
-        bars[result.name].close()
-        done.append(result)
-    panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done]
-    methods_and_truth(figure, chosen.target, np.asarray(truth), panels)
+        interrupted = True
+    finally:
+        for bar in bars.values():
+            bar.close()
+    if done:
+        _show_comparison(chosen, truth, done, figure, as_json)
+    raise typer.Exit(INTERRUPTED if interrupted else 0)
+
+
+def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) -> None:
+    from .report import methods_and_truth
+
+    panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None]
+    if panels:
+        methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
     if as_json:
-        typer.echo(json.dumps(_comparison_record(chosen.name, floor, done)))
-    else:
-        Console().print(_comparison_table(chosen.name, floor, done))
-        for result in (r for r in done if r.fit.status.kind not in ("step limit", "converged")):
-            _notes.print(f"{result.name}: {result.fit.status}", highlight=False, markup=False)
-        _notes.print(f"figure: {figure}", highlight=False)
-    raise typer.Exit(INTERRUPTED if done[-1].fit.status.kind == "interrupted" else 0)
+        typer.echo(json.dumps(_comparison_record(problem.name, truth, done)))
+        return
+    Console().print(_comparison_table(problem.name, truth, done))
+    for result in (r for r in done if r.status.kind not in ("step limit", "converged")):
+        _notes.print(f"{result.name}: {result.status}", highlight=False, markup=False)
+    _notes.print(f"figure: {figure}", highlight=False)
 
 
 def _require_seed(seed: int) -> None:
@@ -200,32 +213,32 @@ def _as_file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name)
 
 
-def _comparison_table(problem: str, floor: float, done: list) -> Table:
-    title = f"{problem}: sliced W₂ to the truth (floor, exact against exact: {floor:.3g})"
+def _comparison_table(problem: str, truth, done: list) -> Table:
+    title = f"{problem}: sliced W₂ to the truth\n(floor, truth against truth: {truth.floor:.3g} ± {truth.floor_sd:.1g})"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("method", no_wrap=True)
     for name in ("sliced W₂", "/ floor", "s", "steps", "score evals"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     for r in done:
-        cost, distance = r.fit.cost, r.sliced_wasserstein
-        numbers = [f"{distance:.3g}", f"{distance / floor:.1f}", f"{cost.seconds:.1f}"]
-        table.add_row(r.name, *numbers, f"{cost.steps:,}", f"{cost.score_evals:,}", r.fit.status.kind)
+        cost, distance = r.cost, r.sliced_wasserstein
+        numbers = [f"{distance:.3g}", f"{distance / truth.floor:.1f}", f"{cost.seconds:.1f}"]
+        table.add_row(r.name, *numbers, f"{cost.steps:,}", f"{cost.score_evals:,}", r.status.kind)
     return table
 
 
-def _comparison_record(problem: str, floor: float, done: list) -> dict:
+def _comparison_record(problem: str, truth, done: list) -> dict:
     methods = {
         r.name: {
-            "status": str(r.fit.status),
+            "status": str(r.status),
             "sliced_wasserstein": r.sliced_wasserstein if math.isfinite(r.sliced_wasserstein) else None,
-            "seconds": r.fit.cost.seconds,
-            "steps": r.fit.cost.steps,
-            "score_evals": r.fit.cost.score_evals,
+            "seconds": r.cost.seconds,
+            "steps": r.cost.steps,
+            "score_evals": r.cost.score_evals,
         }
         for r in done
     }
-    return {"problem": problem, "floor": floor, "methods": methods}
+    return {"problem": problem, "floor": truth.floor, "methods": methods}
 
 
 def _folder(out: Path) -> Path:

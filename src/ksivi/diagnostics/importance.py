@@ -63,7 +63,7 @@ def importance(
 
     - `target`: its log density must be known, not the score alone.
     - `posterior`: a trained sampler; stored draws have no density.
-    - `num_samples`: draws, rounded up to hundreds.
+    - `num_samples`: draws, rounded up to hundreds, and at least 1,000, below which errors cannot be told.
     - `num_mixing`: K.
 
     ```python
@@ -80,7 +80,7 @@ def importance(
     if target.dim != posterior.dim:
         raise ValueError(f"posterior must have the target's dim {target.dim}, got dim {posterior.dim}")
     as_count(num_samples, "num_samples", minimum=2)
-    keys = jax.random.split(as_single_key(key), max(2, -(-num_samples // _BLOCK)))
+    keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
     draws, log_weights = _weigh(keys, target.unwhitened(), posterior, as_count(num_mixing, "num_mixing"))
     return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
 
@@ -100,8 +100,14 @@ def _weigh(
 
 
 def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> Importance:
+    if np.isnan(log_weights).any():
+        raise ValueError(f"target must not be NaN where q draws, got {int(np.isnan(log_weights).sum())} NaN weights")
     top = log_weights.max()
-    elbo, elbo_error = _mean_and_error(log_weights)
+    if top == -np.inf:
+        raise ValueError("target must not be zero at every draw of q: there is nothing to weigh")
+    # Where p is 0 at some draws the bound is −∞, and says nothing.
+    empty = bool(np.isneginf(log_weights).any())
+    elbo, elbo_error = (-np.inf, np.inf) if empty else _mean_and_error(log_weights)
     mean, error = _mean_and_error(np.exp(log_weights - top))
     log_evidence = float(top + np.log(mean))
     return Importance(

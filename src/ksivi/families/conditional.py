@@ -55,7 +55,10 @@ def log_normal(xi: Float[Array, " d"], log_var: Float[Array, " d"]) -> Scalar:
 
 
 def log_normals(x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]) -> Float[Array, "n m"]:
-    """log N(xᵢ; μⱼ, σⱼ²) for every pair, by matrix products: n × m × d is never stored."""
+    """log N(xᵢ; μⱼ, σⱼ²) for every pair, by matrix products, for training: n × m × d is never stored.
+
+    Single precision loses digits where the means spread over thousands of σ; then use `exact_log_normals`.
+    """
     # Centred, so that an offset costs no digits when the square is expanded.
     centre = lax.stop_gradient(jnp.mean(mean, axis=0, keepdims=True))
     x, mean, precision = x - centre, mean - centre, jnp.exp(-log_var)
@@ -64,6 +67,19 @@ def log_normals(x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Floa
     squares = squares + jnp.sum(precision * mean**2, axis=1)[None, :]
     constants = jnp.sum(log_var + jnp.log(2 * jnp.pi), axis=1)
     return -0.5 * (jnp.maximum(squares, 0) + constants[None, :])
+
+
+def exact_log_normals(
+    x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]
+) -> Float[Array, "n m"]:
+    """The same from the differences, one coordinate at a time, for weights and densities."""
+
+    def add(total: Array, columns: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        a, b, c = columns
+        return total - 0.5 * ((a[:, None] - b[None, :]) ** 2 * jnp.exp(-c)[None, :] + c[None, :]), None
+
+    constant = jnp.full((len(x), len(mean)), -0.5 * x.shape[1] * jnp.log(2 * jnp.pi), x.dtype)
+    return lax.scan(add, constant, (x.T, mean.T, log_var.T))[0]
 
 
 def place(

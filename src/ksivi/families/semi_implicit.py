@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
-from .conditional import DiagonalGaussian, log_normal, log_normals, place
+from .conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
 
@@ -112,7 +112,7 @@ class SemiImplicit(eqx.Module):
         return place(for_each_noise(mean), for_each_noise(log_var), xi)
 
     def transport_and_log_prob(
-        self, noise: Noise, others: Float[Array, "m k"]
+        self, noise: Noise, others: Float[Array, "m k"], pairwise: Callable = log_normals
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
         r"""Samples x and log q̂(x) = log 1/(m+1) Σₖ q(x|zₖ) over the z that made x and the m `others`.
 
@@ -123,7 +123,9 @@ class SemiImplicit(eqx.Module):
         (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
         x = place(mean, log_var, xi)[0]
         own = jax.vmap(log_normal)(xi, log_var)
-        return x, _log_mean_exp(jnp.concatenate([own[:, None], log_normals(x, means, log_vars)], axis=1))
+        if not len(others):
+            return x, own
+        return x, _log_mean_exp(jnp.concatenate([own[:, None], pairwise(x, means, log_vars)], axis=1))
 
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
@@ -131,12 +133,13 @@ class SemiImplicit(eqx.Module):
         """n draws of x with log q̂(x), their own z among the `num_mixing` + 1."""
         noise_key, mixing_key = jax.random.split(key)
         noise = self.noise(noise_key, n)
-        return self.transport_and_log_prob(noise, self.mixing.sample(mixing_key, num_mixing, noise[0].dtype))
+        others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
+        return self.transport_and_log_prob(noise, others, exact_log_normals)
 
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
         mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
-        log_mixture = lambda point: _log_mean_exp(log_normals(point[None], mean, log_var))[0]  # noqa: E731
+        log_mixture = lambda point: _log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
         return lax.map(log_mixture, x.astype(self.dtype), batch_size=_POINTS_AT_ONCE)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:

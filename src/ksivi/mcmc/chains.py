@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from .._checks import as_count
-from ..methods import AbstractMethod, as_start
+from ..methods import AbstractMethod, as_start, equal_but
 from ..posterior import Status
 
 MOST_R_HAT = 1.01
@@ -29,13 +29,16 @@ class AbstractChains(AbstractMethod):
     num_draws: eqx.AbstractVar[int]
     thin: eqx.AbstractVar[int]
 
-    @property
-    def num_points(self) -> int:
+    @property  # type: ignore[misc]
+    def num_points(self) -> int:  # type: ignore[override]
         return self.num_chains
 
-    @property
-    def num_steps(self) -> int:
+    @property  # type: ignore[misc]
+    def num_steps(self) -> int:  # type: ignore[override]
         return self.num_warmup + self.num_draws * self.thin
+
+    def same_but_longer(self, shorter):
+        return equal_but(self, shorter, "num_draws")
 
     def keeps(self, steps):
         sampling = steps - self.num_warmup
@@ -46,8 +49,9 @@ def as_chains(
     start: Points | None, num_chains: int, num_warmup: int, num_draws: int, thin: int
 ) -> tuple[Points | None, int, int, int, int]:
     """Checks them."""
+    num_chains = as_count(num_chains, "num_chains")
     return (
-        as_start(start, as_count(num_chains, "num_chains")),
+        as_start(start, num_chains),
         num_chains,
         as_count(num_warmup, "num_warmup", minimum=0),
         as_count(num_draws, "num_draws"),
@@ -56,9 +60,10 @@ def as_chains(
 
 
 def agreement(kept: Float[np.ndarray, "t n d"]) -> dict[str, float]:
-    """The largest rank-normalised split R-hat and the smallest bulk effective sample size over the coordinates.
+    """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample size.
 
-    Empty for fewer than two chains or four draws of each, which say nothing about one another.
+    The latter is that of the bulk or of the tails, whichever is less. Empty for fewer than two chains or four draws of
+    each, which say nothing about one another.
     """
     num_draws, num_chains, _ = kept.shape
     if num_chains < 2 or num_draws < _LEAST_DRAWS:
@@ -72,15 +77,17 @@ def _r_hat_and_ess(chains: Float[Array, "n t d"]) -> tuple[Float[Array, " d"], F
     diagnostics = blackjax("diagnostics")
     # BlackJAX promotes ranks here, which a strict user may have forbidden.
     with jax.numpy_rank_promotion("allow"):
-        return diagnostics.rhat(chains), diagnostics.ess_bulk(chains)
+        ess = jnp.minimum(diagnostics.ess_bulk(chains), diagnostics.ess_tail(chains))
+        return diagnostics.rhat(chains), ess
 
 
-def chain_status(found: dict[str, float], divergences: int) -> tuple[Status | None, bool]:
+def chain_status(found: dict[str, float], divergences: int) -> tuple[Status, bool]:
     """What the diagnostics say, and whether they vouch for the draws."""
-    if "R-hat" not in found:
-        return None, False
-    r_hat, ess = found["R-hat"], found["effective sample size"]
     faults = [f"{divergences:,} divergent transitions"] if divergences else []
+    if "R-hat" not in found:
+        faults.append(f"R-hat needs two chains and {_LEAST_DRAWS} draws of each")
+        return Status("not trusted", "; ".join(faults)), False
+    r_hat, ess = found["R-hat"], found["effective sample size"]
     if not r_hat < MOST_R_HAT:
         faults.append(f"R-hat {r_hat:.3f}, not below {MOST_R_HAT}")
     if not ess >= LEAST_ESS:

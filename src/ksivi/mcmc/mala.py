@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
 from .._checks import as_positive
-from ..methods import Verdict, state_records
+from ..methods import Verdict, require_values, state_records
 from ..targets import Target
 from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status, choose, strong
 
@@ -101,7 +101,7 @@ class MALA(AbstractChains):
         _, update, final = self._adaptation()
         warming = step < self.num_warmup
         step_size = self.step_size.astype(chain.mala.position.dtype)
-        if self.target_acceptance is not None:
+        if self.target_acceptance is not None and self.num_warmup:
             step_size = jnp.where(warming, jnp.exp(chain.step_size.log_step_size), final(chain.step_size))
         kernel = blackjax("mcmc.mala").build_kernel()
         # BlackJAX moves by ε s + √(2ε) ξ.
@@ -113,11 +113,7 @@ class MALA(AbstractChains):
 def as_acceptance(value: float | Array | None) -> Array | None:
     if value is None:
         return None
-    if isinstance(value, bool | str) or np.shape(value) != () or not 0 < value < 1:
+    traced = isinstance(value, jax.core.Tracer)
+    if isinstance(value, bool | str) or np.shape(value) != () or not (traced or 0 < value < 1):
         raise ValueError(f"target_acceptance must be a probability between 0 and 1, got {value!r}")
     return jnp.asarray(value, jnp.result_type(float))
-
-
-def require_values(target, name: str) -> None:
-    if not target.has_log_density:
-        raise ValueError(f"{name} needs log-density values, and this target knows its score only")

@@ -10,9 +10,9 @@ from jax import lax
 from jaxtyping import Array, Int, PyTree
 
 from .._checks import as_count
-from ..methods import Verdict, state_records
+from ..methods import Verdict, require_values, state_records
 from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status, choose, strong
-from .mala import as_acceptance, require_values
+from .mala import as_acceptance
 
 
 class Chain(NamedTuple):
@@ -26,8 +26,8 @@ class Chain(NamedTuple):
 class NUTS(AbstractChains):
     r"""Hamiltonian Monte Carlo whose trajectories end where they turn back; step size and mass adapted in the warm-up.
 
-    The warm-up is Stan's: windows of doubling length for the mass matrix, dual averaging for the step size, each chain
-    on its own. A fit is trusted when no transition diverged, R-hat is below 1.01 and the effective sample size at
+    The warm-up has Stan's windows of doubling length for the mass matrix, and dual averaging for the step size, each
+    chain on its own. A fit is trusted when no transition diverged, R-hat is below 1.01 and the effective sample size at
     least 400.
 
     **Arguments:**
@@ -75,9 +75,9 @@ class NUTS(AbstractChains):
         self.target_acceptance = acceptance
         self.dense_mass = bool(dense_mass)
         self.max_doublings = as_count(max_doublings, "max_doublings")
+        as_count(num_warmup, "num_warmup", minimum=20)
         chains = as_chains(start, num_chains, num_warmup, num_draws, thin)
         self.start, self.num_chains, self.num_warmup, self.num_draws, self.thin = chains
-        as_count(num_warmup, "num_warmup", minimum=20)
 
     def init(self, x, target) -> Chain:
         require_values(target, "NUTS")

@@ -78,5 +78,5 @@ class SGLD(AbstractChains):
 
     def verdict(self, kept, history):
         found = agreement(kept)
-        status, _ = chain_status(found, 0)
-        return Verdict(None if status is None or status.kind == "converged" else status, False, found)
+        status, agreed = chain_status(found, 0)
+        return Verdict(None if agreed or not found else status, False, found)

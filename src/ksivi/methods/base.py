@@ -1,6 +1,7 @@
 """The door that particle methods and Markov chains come through, so that one loop serves them all."""
 
 import abc
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -27,16 +28,12 @@ class AbstractMethod(eqx.Module):
     """Points that move by steps: particles, or the ends of Markov chains. Hand it to `ksivi.run`."""
 
     start: eqx.AbstractVar[Float[Array, "n d"] | None]
+    num_points: eqx.AbstractVar[int]
+    num_steps: eqx.AbstractVar[int]
 
-    @property
     @abc.abstractmethod
-    def num_steps(self) -> int:
-        """Steps of a whole run."""
-
-    @property
-    @abc.abstractmethod
-    def num_points(self) -> int:
-        """Particles, or chains."""
+    def same_but_longer(self, shorter: "AbstractMethod") -> bool:
+        """Whether a run of the shorter method can be resumed as one of this."""
 
     @abc.abstractmethod
     def init(self, x: Float[Array, "n d"], target: Target) -> PyTree:
@@ -67,6 +64,19 @@ def as_start(start: Float[Array, "n d"] | None, num_points: int) -> Float[Array,
     if len(start) != num_points:
         raise ValueError(f"start must hold one point each, {num_points} of them, got {len(start)}")
     return start.astype(jnp.result_type(float))
+
+
+def equal_but(a: AbstractMethod, b: AbstractMethod, *names: str) -> bool:
+    """Whether two methods are the same but for the named fields."""
+    if type(a) is not type(b):
+        return False
+    fields = [field.name for field in dataclasses.fields(a) if field.name not in names]
+    return all(bool(eqx.tree_equal(getattr(a, name), getattr(b, name))) for name in fields)
+
+
+def require_values(target: Target, name: str) -> None:
+    if not target.has_log_density:
+        raise ValueError(f"{name} needs log-density values, and this target knows its score only")
 
 
 def state_records(

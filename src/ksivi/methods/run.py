@@ -23,12 +23,25 @@ _CHUNK_BYTES = 2**28
 
 
 class RunState(NamedTuple):
-    """Where a run stands: steps done, the method's state, the positions kept so far, and the early Stein ratio."""
+    """Where a run stands.
+
+    **Attributes:**
+
+    - `step`: steps done.
+    - `inner`: the method's state.
+    - `kept`, `records`: the positions kept and the numbers recorded, a part a chunk.
+    - `early_ratio`: the Stein ratio of the first steps; trouble is measured against it.
+    - `method`: what was run.
+    - `log_density`: at the first position, by which the target is known again.
+    """
 
     step: int
     inner: PyTree
-    kept: Float[np.ndarray, "t n d"]
+    kept: tuple[Float[np.ndarray, "t n d"], ...]
+    records: tuple[dict[str, np.ndarray], ...]
     early_ratio: float
+    method: AbstractMethod
+    log_density: float
 
 
 def run(
@@ -52,7 +65,7 @@ def run(
     - `chunk_size`: about how many steps run between looks at them. Results do not depend on it.
     - `callbacks`: called with a `Chunk` after each chunk; one that returns True ends the run.
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
-    - `resume`: the `state` of an earlier `Fit` of the same method with fewer steps.
+    - `resume`: the `state` of an earlier `Fit` of the same method on the same target, with fewer steps or draws.
     - `throw`: raise `RuntimeError` when the run diverges, instead of saying so in its status.
 
     **Returns:** a `Fit`. Its history is of the state that came into each step.
@@ -90,10 +103,10 @@ class _Going:
         init_key, self.key = jax.random.split(key)
         self.target, self.method = target, method
         fresh = _init(init_key, target, method)
-        self.state = fresh if resume is None else _as_state(resume, fresh)
+        self.state = fresh if resume is None else _as_state(resume, fresh, target)
+        self.anchor = self.state
         self.first = self.state.step
         self.traced = bool(method.keeps(np.arange(method.num_steps)).any())
-        self.records: list[dict[str, np.ndarray]] = []
         self.trouble: Trouble | None = None
         self.ending: Status | None = None
 
@@ -112,92 +125,111 @@ class _Going:
             self.ending = Status("interrupted", f"stopped by the user after {self.state.step:,} of {end:,} steps")
 
     def _chunk(self, length: int, end: int, callbacks: Sequence[Callback]) -> None:
-        began, step = time.perf_counter(), self.state.step
-        count = min(length, end - step)
-        inner, records, trace = self._advance(step + count, length)
-        arrays = {name: np.asarray(values)[:count] for name, values in records.items()}
-        self._find_trouble(arrays, inner)
-        if self.trouble is not None:
-            # Steps are repeatable: running again up to the fault gives the state before it.
-            count = max(0, self.trouble.limit - step)
-            inner, _, trace = self._advance(step + count, length)
-            arrays = {name: values[: self.trouble.step - step] for name, values in arrays.items()}
-        keeps = self.method.keeps(np.arange(step, step + count))
-        kept = np.asarray(trace)[:count][keeps] if keeps.any() else self.state.kept[:0]
-        self.records.append(arrays)
-        self.state = RunState(step + count, inner, np.concatenate([self.state.kept, kept]), self.state.early_ratio)
-        now = time.perf_counter()
-        loss = float(np.mean(arrays["loss"])) if arrays["loss"].size else float("nan")
-        chunk = Chunk(step + count, end, loss, now - self.started, count / (now - began), lambda: [self._posterior()])
+        began, before = time.perf_counter(), self.state
+        after = self._advanced(before, end, length)
+        self.trouble = self._find_trouble(before, after)
+        if self.trouble is None:
+            self.anchor, self.state = before, after
+        else:
+            # Steps are repeatable: running again from a chunk ago, up to the fault, gives the state before it.
+            self.state = self.anchor
+            while self.state.step < max(self.first, self.trouble.limit):
+                self.state = self._advanced(self.state, self.trouble.limit, length)
+        now, count = time.perf_counter(), after.step - before.step
+        loss = float(np.mean(after.records[-1]["loss"]))
+        speed = count / (now - began)
+        chunk = Chunk(self.state.step, end, loss, now - self.started, speed, lambda: [self._posterior()])
         answers = [callback(chunk) for callback in callbacks]
         if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
             done = f"{self.state.step:,} of {end:,} steps"
             self.ending = Status("interrupted", f"stopped by a callback after {done}")
 
-    def _advance(self, limit: int, length: int) -> tuple[PyTree, Records, Array | None]:
-        first, last = (jnp.asarray(t, jnp.int32) for t in (self.state.step, limit))
-        return _run_chunk(self.state.inner, self.key, first, last, self.method, self.target, length, self.traced)
+    def _advanced(self, state: RunState, limit: int, length: int) -> RunState:
+        """The state a chunk later, or at step `limit` if that comes first."""
+        count = min(length, limit - state.step)
+        first, last = (jnp.asarray(t, jnp.int32) for t in (state.step, state.step + count))
+        chunk = _run_chunk(state.inner, self.key, first, last, self.method, self.target, length, self.traced)
+        inner, records, trace = chunk
+        arrays = {name: np.asarray(values)[:count] for name, values in records.items()}
+        keeps = self.method.keeps(np.arange(state.step, state.step + count))
+        kept = (*state.kept, np.asarray(trace)[:count][keeps]) if keeps.any() else state.kept
+        ratio = float(early_ratio(arrays["stein_ratio"][None])[0]) if np.isnan(state.early_ratio) else state.early_ratio
+        return RunState(
+            state.step + count, inner, kept, (*state.records, arrays), ratio, self.method, state.log_density
+        )
 
-    def _find_trouble(self, records: dict[str, np.ndarray], inner: PyTree) -> None:
-        loss, ratio = records["loss"], records["stein_ratio"]
-        if np.isnan(self.state.early_ratio):
-            self.state = self.state._replace(early_ratio=float(early_ratio(ratio[None])[0]))
-        finite = bool(jnp.all(jnp.isfinite(self.method.positions(inner))))
-        self.trouble = find_trouble(loss, ratio, self.state.early_ratio, finite, self.state.step)
+    def _find_trouble(self, before: RunState, after: RunState) -> Trouble | None:
+        loss, ratio = after.records[-1]["loss"], after.records[-1]["stein_ratio"]
+        finite = bool(jnp.all(jnp.isfinite(self.method.positions(after.inner))))
+        return find_trouble(loss, ratio, after.early_ratio, finite, before.step)
 
     def fit(self) -> Fit:
-        history = {name: np.concatenate([part[name] for part in self.records]) for name in self._names()}
-        score_evals = int(history.pop("score_evals", np.zeros(0)).astype(np.int64).sum())
-        history = {name: values.astype(float) for name, values in history.items()}
-        steps = self.state.step - self.first
-        history = {"step": self.first + np.arange(len(history.get("loss", ()))), **history}
         seconds = time.perf_counter() - self.started
-        verdict = self.method.verdict(self.state.kept, history)
-        limit = Status("step limit", f"ran all {self.method.num_steps:,} steps")
-        status = self.ending or verdict.status or limit
+        history, score_evals = self._history(), 0
+        if "score_evals" in history:
+            score_evals = int(history.pop("score_evals")[self.first :].sum())
+        verdict = self.method.verdict(self._kept(), history)
+        status = self.ending or verdict.status or Status("step limit", f"ran all {self.method.num_steps:,} steps")
         if self.trouble is not None:
             status = self.trouble.status(self.state.step)
         trusted = verdict.trusted and self.ending is None and self.trouble is None
-        cost = Cost(seconds, steps, score_evals)
-        return Fit(self._posterior(), status, trusted, verdict.diagnostics, history, cost, self.state)
+        cost = Cost(seconds, self.state.step - self.first, score_evals)
+        history = {name: values[self.first :] for name, values in history.items()}
+        value = float(_start(self.method.positions(self.state.inner), self.target, self.method)[1][0])
+        state = self.state._replace(log_density=value)
+        return Fit(self._posterior(), status, trusted, verdict.diagnostics, history, cost, state)
 
-    def _names(self) -> list[str]:
-        return list(self.records[0]) if self.records else []
+    def _history(self) -> dict[str, np.ndarray]:
+        """The numbers recorded from the very first step on."""
+        parts = self.state.records or ({"loss": np.zeros(0), "stein_ratio": np.zeros(0)},)
+        history = {name: np.concatenate([part[name] for part in parts]).astype(float) for name in parts[0]}
+        return {"step": np.arange(self.state.step), **history}
+
+    def _kept(self) -> Float[np.ndarray, "t n d"]:
+        x = self.method.positions(self.state.inner)
+        return np.concatenate([np.zeros((0, *x.shape), x.dtype), *self.state.kept])
 
     def _posterior(self) -> Posterior:
-        kept = self.state.kept
+        kept = self._kept()
         points = jnp.asarray(kept.reshape(-1, kept.shape[2])) if len(kept) else self.method.positions(self.state.inner)
         return Posterior(Empirical(points), self.target.coordinates, self.target.layout)
 
 
 def _init(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> RunState:
     dim = target.dim
+    if method.start is not None and method.start.shape[1] != dim:
+        raise ValueError(f"start must have the target's {dim} coordinates, got {method.start.shape[1]}")
     x = jax.random.normal(key, (method.num_points, dim)) if method.start is None else method.start
-    if x.shape[1] != dim:
-        raise ValueError(f"start must have the target's {dim} coordinates, got {x.shape[1]}")
-    inner, finite = _start(x, target, method)
+    if method.start is not None and target.coordinates is not None:
+        x = jax.vmap(target.coordinates.inverse)(x)
+    inner, value, finite = _start(x, target, method)
     bad = int(jnp.sum(~finite))
     if bad:
         raise ValueError(
             f"target must be finite where the points start: its log density or score is NaN or infinite at {bad} of "
             f"{len(x)} of them; pass start= or check the log density"
         )
-    return RunState(0, inner, np.zeros((0, *x.shape), x.dtype), float("nan"))
+    return RunState(0, inner, (), (), float("nan"), method, float(value[0]))
 
 
 @eqx.filter_jit
-def _start(x: Float[Array, "n d"], target: Target, method: AbstractMethod) -> tuple[PyTree, Array]:
-    """The method's state, and which points have a finite log density and score."""
+def _start(x: Float[Array, "n d"], target: Target, method: AbstractMethod) -> tuple[PyTree, Array, Array]:
+    """The method's state, the log density (or what stands for it), and which points have one and a score."""
     value, score = jax.vmap(target.surrogate)(x)
-    return method.init(x, target), jnp.isfinite(value) & jnp.all(jnp.isfinite(score), axis=1)
+    return method.init(x, target), value, jnp.isfinite(value) & jnp.all(jnp.isfinite(score), axis=1)
 
 
-def _as_state(resume: Any, fresh: RunState) -> RunState:
+def _as_state(resume: Any, fresh: RunState, target: Target) -> RunState:
     if not isinstance(resume, RunState):
         raise ValueError(f"resume must be the state of a Fit made by ksivi.run, got {type(resume).__name__}")
-    form = lambda tree: (jax.tree.structure(tree), [(a.shape, a.dtype) for a in jax.tree.leaves(tree)])  # noqa: E731
-    if form(resume.inner) != form(fresh.inner):
-        raise ValueError("resume must come from a run like this one, and its method or target was another")
+    if not fresh.method.same_but_longer(resume.method):
+        raise ValueError(
+            f"resume must come from a run of this {type(fresh.method).__name__} but for its length, "
+            f"and it was another {type(resume.method).__name__}"
+        )
+    x = fresh.method.positions(resume.inner)
+    if x.shape[1] != target.dim or not np.isclose(_start(x, target, fresh.method)[1][0], resume.log_density, rtol=1e-4):
+        raise ValueError("resume must come from a run on this target, and its log density was another")
     return resume
 
 

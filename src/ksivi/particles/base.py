@@ -1,15 +1,17 @@
 """What particle methods share: points, an optimiser, a direction to descend in."""
 
 import abc
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
-from ..methods import AbstractMethod, Verdict, state_records
+from ..methods import AbstractMethod, Verdict, equal_but, state_records
 from ..targets import Target
 
 Points = Float[Array, "n d"]
@@ -35,7 +37,6 @@ class AbstractParticles(AbstractMethod):
     """Points that descend by an Optax optimiser."""
 
     num_particles: eqx.AbstractVar[int]
-    steps: eqx.AbstractVar[int]
     optimizer: eqx.AbstractVar[Optimizer]
 
     @abc.abstractmethod
@@ -46,12 +47,8 @@ class AbstractParticles(AbstractMethod):
     def loss(self, x: Points, target: Target) -> Scalar:
         """The loss at other points, for optimisers that search along a line."""
 
-    @property
-    def num_steps(self) -> int:
-        return self.steps
-
-    @property
-    def num_points(self) -> int:
+    @property  # type: ignore[misc]
+    def num_points(self) -> int:  # type: ignore[override]
         return self.num_particles
 
     def init(self, x, target):
@@ -75,12 +72,21 @@ class AbstractParticles(AbstractMethod):
     def positions(self, state):
         return state.x
 
+    def same_but_longer(self, shorter):
+        return equal_but(self, shorter, "num_steps")
+
     def keeps(self, steps):
         return np.zeros(len(steps), bool)
 
     def verdict(self, kept, history):
         ratio = history.get("stein_ratio", np.zeros(0))[-1:]
         return Verdict(None, False, {"stein ratio": float(ratio[0]) + 0.0 if ratio.size else float("nan")})
+
+
+def descent_of(loss_and_score: Callable[[Points], tuple[Scalar, Points]], x: Points) -> Descent:
+    """The way down a loss that comes with the scores."""
+    (loss, score), gradient = jax.value_and_grad(loss_and_score, has_aux=True)(x)
+    return Descent(loss, gradient, score)
 
 
 def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.GradientTransformation) -> Optimizer:

@@ -8,7 +8,7 @@ from jaxtyping import Array
 from .._checks import as_count
 from ..kernels import AbstractKernel, Fixed, Gaussian, stein_mean
 from ..methods import as_start
-from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
+from .base import AbstractParticles, Optimizer, Points, as_optimizer, descent_of
 from .svgd import as_smooth_kernel, resolve
 
 
@@ -36,7 +36,7 @@ class KSDD(AbstractParticles):
     start: Array | None
     kernel: AbstractKernel
     num_particles: int = eqx.field(static=True)
-    steps: int = eqx.field(static=True)
+    num_steps: int = eqx.field(static=True)
     optimizer: Optimizer = eqx.field(static=True)
 
     def __init__(
@@ -50,13 +50,12 @@ class KSDD(AbstractParticles):
     ):
         self.num_particles = as_count(num_particles, "num_particles")
         self.start = as_start(start, num_particles)
-        self.steps = as_count(num_steps, "num_steps")
+        self.num_steps = as_count(num_steps, "num_steps")
         self.optimizer = as_optimizer(optimizer, optax.lbfgs())
         self.kernel = as_smooth_kernel(kernel, Gaussian(Fixed(2.0)))
 
     def descent(self, key, x, target):
-        (loss, score), gradient = jax.value_and_grad(lambda x: self._loss_and_score(x, target), has_aux=True)(x)
-        return Descent(loss, gradient, score)
+        return descent_of(lambda x: self._loss_and_score(x, target), x)
 
     def loss(self, x, target):
         return self._loss_and_score(x, target)[0]

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float, Scalar
 
 from .._checks import as_count, as_positive
 from ..kernels import fold_rows, squared_differences
-from ..methods import as_start
-from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
+from ..methods import as_start, require_values
+from .base import AbstractParticles, Optimizer, Points, as_optimizer, descent_of
 
 _EXTRA_EXPONENT = 1e-4
 
@@ -39,7 +39,7 @@ class MIED(AbstractParticles):
     start: Array | None
     epsilon: Array
     num_particles: int = eqx.field(static=True)
-    steps: int = eqx.field(static=True)
+    num_steps: int = eqx.field(static=True)
     optimizer: Optimizer = eqx.field(static=True)
 
     def __init__(
@@ -53,20 +53,18 @@ class MIED(AbstractParticles):
     ):
         self.num_particles = as_count(num_particles, "num_particles")
         self.start = as_start(start, num_particles)
-        self.steps = as_count(num_steps, "num_steps")
+        self.num_steps = as_count(num_steps, "num_steps")
         self.optimizer = as_optimizer(optimizer, optax.adam(0.01))
         self.epsilon = as_positive(epsilon, "epsilon")
 
     def descent(self, key, x, target):
-        (loss, score), gradient = jax.value_and_grad(lambda x: self._loss_and_score(x, target), has_aux=True)(x)
-        return Descent(loss, gradient, score)
+        return descent_of(lambda x: self._loss_and_score(x, target), x)
 
     def loss(self, x, target):
         return self._loss_and_score(x, target)[0]
 
     def _loss_and_score(self, x: Points, target) -> tuple[Scalar, Points]:
-        if not target.has_log_density:
-            raise ValueError("MIED needs log-density values, and this target knows its score only")
+        require_values(target, "MIED")
         log_p, score = jax.vmap(target.surrogate)(x)
         return interaction_energy(x, log_p, self.epsilon.astype(x.dtype)), score
 

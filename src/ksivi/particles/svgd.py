@@ -15,9 +15,8 @@ from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
 class SVGD(AbstractParticles):
     r"""Moves particles along φ(x) = 1/n Σⱼ [k(xⱼ, x) s_p(xⱼ) + ∇_{xⱼ} k(xⱼ, x)].
 
-    BlackJAX's SVGD stores n × n × d numbers, divides by a median that is 0 for a single particle, and knows one
-    kernel; this one works in tiles, with every smooth kernel of the house and its exact median bandwidth.
-    With data minibatches each step draws one. The loss in the history is the mean of ‖φ‖².
+    With data minibatches each step draws one. The loss in the history is the mean of ‖φ‖². Points that start together
+    stay together. (Not BlackJAX's: that stores n × n × d numbers and divides by a median that one particle makes 0.)
 
     **Arguments:**
 
@@ -37,7 +36,7 @@ class SVGD(AbstractParticles):
     start: Array | None
     kernel: AbstractKernel
     num_particles: int = eqx.field(static=True)
-    steps: int = eqx.field(static=True)
+    num_steps: int = eqx.field(static=True)
     optimizer: Optimizer = eqx.field(static=True)
 
     def __init__(
@@ -51,7 +50,7 @@ class SVGD(AbstractParticles):
     ):
         self.num_particles = as_count(num_particles, "num_particles")
         self.start = as_start(start, num_particles)
-        self.steps = as_count(num_steps, "num_steps")
+        self.num_steps = as_count(num_steps, "num_steps")
         self.optimizer = as_optimizer(optimizer, optax.adam(0.05))
         self.kernel = as_smooth_kernel(kernel, Gaussian())
 

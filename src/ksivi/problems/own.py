@@ -53,12 +53,11 @@ def _execute(file: Path):
     if spec is None or spec.loader is None:
         raise ValueError(f"{file} must be a Python file")
     module = importlib.util.module_from_spec(spec)
-    # As when the file is run as a script: it may import its neighbours.
+    # As when the file is run as a script: it may import its neighbours, now or later, and find itself by name.
     sys.path.insert(0, str(file.parent))
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{file} could not be imported: {error!r}") from error
-    finally:
-        sys.path.remove(str(file.parent))
     return module

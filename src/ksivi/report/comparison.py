@@ -28,17 +28,21 @@ def methods_and_truth(
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     flat = truth.shape[1] == 2
-    # A narrow figure would cut off its caption.
-    figure = new_figure(figsize=(max(7.0, 3.2 * columns), 2.9 * rows + 0.5))
+    figure = new_figure(figsize=(max(6.4, 3.2 * columns), 2.9 * rows + 0.7))
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, (title, draws) in zip(axes, panels, strict=False):
-        _points(axis, target, truth, draws) if flat else _intervals(axis, truth, draws)
+        if flat:
+            _points(axis, target, truth, draws)
+        else:
+            _intervals(axis, truth, draws) if truth.shape[1] > 1 else _histograms(axis, truth, draws)
         dress(axis, title)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     dots = "draws as points; contours hold 20, 40, 60, 80 and 95% of the target's mass"
     bands = "mean and central 95% of each coordinate: the method in blue, the truth in grey"
-    figure.supxlabel(f"{dots if flat else bands}; beside each name its sliced W₂ to the truth", fontsize=9)
+    heights = "histograms: the method in blue, the truth in grey"
+    shown = dots if flat else bands if truth.shape[1] > 1 else heights
+    figure.supxlabel(f"{shown}\nbeside each name its sliced W₂ to the truth", fontsize=9)
     figure.savefig(path, dpi=130)
 
 
@@ -47,6 +51,12 @@ def _points(axis: Any, target: Target, truth: np.ndarray, draws: np.ndarray) -> 
     axis.scatter(draws[:, 0], draws[:, 1], s=3, color=_METHOD, alpha=0.45, linewidths=0)
     contours(axis, target, low, high)
     axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+
+
+def _histograms(axis: Any, truth: np.ndarray, draws: np.ndarray) -> None:
+    (low,), (high,) = frame(truth)
+    for points, colour in ((truth, _TRUTH), (draws, _METHOD)):
+        axis.hist(points[:, 0], bins=40, range=(low, high), density=True, color=colour, alpha=0.5)
 
 
 def _intervals(axis: Any, truth: np.ndarray, draws: np.ndarray) -> None:
