@@ -4,6 +4,9 @@ import os
 import tempfile
 from pathlib import Path
 
+# Tests compile many programs and run each briefly: LLVM's first level halves their time. Before JAX starts.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+
 import jax
 import jax.numpy as jnp
 import pytest

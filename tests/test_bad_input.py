@@ -215,7 +215,6 @@ BAD = {
         r"observations must have shape \(10,\)",
     ),
     "a data file": (lambda: ksivi.problems.waveform("nowhere.data"), "there is no file nowhere.data"),
-    "no reference": (lambda: ksivi.problems.waveform().reference(KEY, 5), "no exact sampler"),
     "a posterior file": (lambda: ksivi.load("nowhere.safetensors"), "there is no file nowhere.safetensors"),
 }
 

@@ -64,8 +64,6 @@ def reference_draws(
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
 
     ```python
-    draws = ksivi.reference_draws(jax.random.key(0), target)
-
     funnel = ksivi.Target(lambda x: -x[0] ** 2 / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0], dim=2)
     noncentred = lambda u: jnp.stack([3 * u[0], jnp.exp(1.5 * u[0]) * u[1]])
     draws = ksivi.reference_draws(jax.random.key(0), funnel, transform=noncentred)
