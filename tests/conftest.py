@@ -17,6 +17,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 os.environ["KSIVI_CACHE"] = tempfile.mkdtemp(prefix="ksivi-test-")
 
 
+def pytest_collection_modifyitems(items):
+    """The longest test first, so that no worker is left alone with it."""
+    items.sort(key=lambda item: item.path.name != "test_waveform.py")
+
+
 @pytest.fixture
 def x64():
     """Runs a test in float64."""
