@@ -59,6 +59,21 @@ def as_chains(
     )
 
 
+def as_acceptance(value: float | Array | None) -> Array | None:
+    if value is None:
+        return None
+    traced = isinstance(value, jax.core.Tracer)
+    if isinstance(value, bool | str) or np.shape(value) != () or not (traced or 0 < value < 1):
+        raise ValueError(f"target_acceptance must be a probability between 0 and 1, got {value!r}")
+    return jnp.asarray(value, jnp.result_type(float))
+
+
+def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> dict[str, float]:
+    """The mean acceptance after the warm-up; empty before its end."""
+    acceptance = history.get("acceptance", np.zeros(0))[num_warmup:]
+    return {"acceptance": float(acceptance.mean())} if acceptance.size else {}
+
+
 def agreement(kept: Float[np.ndarray, "t n d"]) -> dict[str, float]:
     """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample size.
 

@@ -5,13 +5,23 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, PyTree, Scalar
 
 from .._checks import as_positive
 from ..methods import Verdict, require_values, state_records
 from ..targets import Target
-from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status, choose, strong
+from .chains import (
+    AbstractChains,
+    Points,
+    agreement,
+    as_acceptance,
+    as_chains,
+    blackjax,
+    chain_status,
+    choose,
+    mean_acceptance,
+    strong,
+)
 
 
 class Chain(NamedTuple):
@@ -87,8 +97,7 @@ class MALA(AbstractChains):
         return state.mala.position
 
     def verdict(self, kept, history):
-        acceptance = history.get("acceptance", np.zeros(0))[self.num_warmup :]
-        found = agreement(kept) | ({"acceptance": float(acceptance.mean())} if acceptance.size else {})
+        found = agreement(kept) | mean_acceptance(history, self.num_warmup)
         return Verdict(*chain_status(found, 0), found)
 
     def _adaptation(self) -> tuple:
@@ -108,12 +117,3 @@ class MALA(AbstractChains):
         mala, info = kernel(key, chain.mala, lambda x: target.surrogate(x)[0], 0.5 * step_size)
         adapted = update(chain.step_size, info.acceptance_rate)
         return Chain(mala, choose(warming, adapted, chain.step_size)), info.acceptance_rate
-
-
-def as_acceptance(value: float | Array | None) -> Array | None:
-    if value is None:
-        return None
-    traced = isinstance(value, jax.core.Tracer)
-    if isinstance(value, bool | str) or np.shape(value) != () or not (traced or 0 < value < 1):
-        raise ValueError(f"target_acceptance must be a probability between 0 and 1, got {value!r}")
-    return jnp.asarray(value, jnp.result_type(float))

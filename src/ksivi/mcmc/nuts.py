@@ -11,8 +11,18 @@ from jaxtyping import Array, Int, PyTree
 
 from .._checks import as_count
 from ..methods import Verdict, require_values, state_records
-from .chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status, choose, strong
-from .mala import as_acceptance
+from .chains import (
+    AbstractChains,
+    Points,
+    agreement,
+    as_acceptance,
+    as_chains,
+    blackjax,
+    chain_status,
+    choose,
+    mean_acceptance,
+    strong,
+)
 
 
 class Chain(NamedTuple):
@@ -110,9 +120,7 @@ class NUTS(AbstractChains):
 
     def verdict(self, kept, history):
         divergences = int(history.get("divergences", np.zeros(0)).sum())
-        acceptance = history.get("acceptance", np.zeros(0))[self.num_warmup :]
-        found = agreement(kept) | {"divergences": divergences}
-        found |= {"acceptance": float(acceptance.mean())} if acceptance.size else {}
+        found = agreement(kept) | {"divergences": divergences} | mean_acceptance(history, self.num_warmup)
         return Verdict(*chain_status(found, divergences), found)
 
     def _adaptations(self) -> tuple[tuple, tuple]:

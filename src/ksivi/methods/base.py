@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._checks import as_samples
 from ..posterior import Status
-from ..targets import Target
+from ..targets import Target, stein_ratio
 
 Records = dict[str, Scalar]
 
@@ -82,6 +82,5 @@ def require_values(target: Target, name: str) -> None:
 def state_records(
     x: Float[Array, "n d"], score: Float[Array, "n d"], loss: Scalar, score_evals: int | Int[Array, ""]
 ) -> Records:
-    """The records of a step, with the Stein ratio −E⟨s_p(x), x − E x⟩ / d of the points."""
-    ratio = -jnp.mean(score * (x - jnp.mean(x, axis=0, keepdims=True)))
-    return {"loss": loss, "stein_ratio": ratio, "score_evals": jnp.asarray(score_evals, jnp.int32)}
+    """The records of a step."""
+    return {"loss": loss, "stein_ratio": stein_ratio(x, score, x), "score_evals": jnp.asarray(score_evals, jnp.int32)}

@@ -15,7 +15,7 @@ from .._checks import as_count, as_single_key
 from ..families import Empirical
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import Target
-from ..training import Callback, Chunk, ProgressBar, Trouble, early_ratio, find_trouble, wanted
+from ..training import Callback, Chunk, ProgressBar, Trouble, early_ratio, find_trouble, told_to_stop, wanted
 from .base import AbstractMethod, Records
 
 _CHUNK_BYTES = 2**28
@@ -82,20 +82,20 @@ def run(
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise ValueError(f"callbacks must be a list of functions of a Chunk, got {callbacks!r}")
     as_count(chunk_size, "chunk_size")
-    going = _Going(as_single_key(key), target, method, resume)
+    host = _Run(as_single_key(key), target, method, resume)
     bar = [ProgressBar(type(method).__name__)] if wanted(progress) else []
     try:
-        going.on(chunk_size, [*callbacks, *bar])
+        host.to_the_end(chunk_size, [*callbacks, *bar])
     finally:
         for drawn in bar:
             drawn.close()
-    fit = going.fit()
+    fit = host.fit()
     if throw and fit.status.kind == "diverged":
         raise RuntimeError(str(fit.status))
     return fit
 
 
-class _Going:
+class _Run:
     """The host's side: chunks, records, positions kept, trouble."""
 
     def __init__(self, key: PRNGKeyArray, target: Target, method: AbstractMethod, resume: RunState | None):
@@ -110,7 +110,7 @@ class _Going:
         self.trouble: Trouble | None = None
         self.ending: Status | None = None
 
-    def on(self, chunk_size: int, callbacks: Sequence[Callback]) -> None:
+    def to_the_end(self, chunk_size: int, callbacks: Sequence[Callback]) -> None:
         """Runs chunks to the end, or until trouble, a callback that says so, or Ctrl-C."""
         end, todo = self.method.num_steps, self.method.num_steps - self.first
         if todo <= 0:
@@ -139,8 +139,7 @@ class _Going:
         loss = float(np.mean(after.records[-1]["loss"]))
         speed = count / (now - began)
         chunk = Chunk(self.state.step, end, loss, now - self.started, speed, lambda: [self._posterior()])
-        answers = [callback(chunk) for callback in callbacks]
-        if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
+        if told_to_stop(callbacks, chunk):
             done = f"{self.state.step:,} of {end:,} steps"
             self.ending = Status("interrupted", f"stopped by a callback after {done}")
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
 
-from ..targets import Target
+from ..targets import Target, stein_ratio
 
 Schedule = Callable[[Int[Array, ""]], Scalar]
 Aux = dict[str, Scalar]
@@ -27,17 +26,9 @@ def anneal(target: Target, annealing: Schedule | None, step: Int[Array, ""]) -> 
 
 
 def record(x: Float[Array, "n d"], score: Float[Array, "n d"], others: Float[Array, "m d"], beta: Scalar | None) -> Aux:
-    """The Stein ratio −E⟨s_p(x), x − E x⟩ / d: 1 at q = p by Stein's identity, c² for a Gaussian c times too wide.
-
-    **Arguments:**
-
-    - `x`, `score`: samples, and the annealed target's score there.
-    - `others`: samples to take E x from.
-    - `beta`: the inverse temperature.
-    """
+    """The Stein ratio, against the target itself where an annealed one's score came, and the inverse temperature."""
     x, score, others = lax.stop_gradient((x, score, others))
-    ratio = -jnp.mean(score * (x - jnp.mean(others, axis=0, keepdims=True)))
+    ratio = stein_ratio(x, score, others)
     if beta is None:
         return {"stein_ratio": ratio}
-    # Against the target itself, so that draws of an annealed one do not pass for its own.
     return {"stein_ratio": ratio / beta, "inverse_temperature": beta}

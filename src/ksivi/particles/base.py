@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
+from ..kernels import AbstractKernel
 from ..methods import AbstractMethod, Verdict, equal_but, state_records
 from ..targets import Target
 
@@ -94,3 +96,18 @@ def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.
     if not isinstance(optimizer, optax.GradientTransformation):
         raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-2), got {optimizer!r}")
     return Structural(optimizer)
+
+
+def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    """The kernel, if it is smooth enough for Stein's operator."""
+    kernel = default if kernel is None else kernel
+    if not isinstance(kernel, AbstractKernel):
+        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
+    point = jnp.zeros((1, 1))
+    eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
+    return kernel
+
+
+def resolve(kernel: AbstractKernel, x: Points) -> AbstractKernel:
+    """The kernel with its bandwidth from the off-diagonal pairs; a single particle has none, and then h = 1."""
+    return kernel.resolve(x, x, min(1, len(x) - 1))

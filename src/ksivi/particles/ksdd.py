@@ -8,8 +8,7 @@ from jaxtyping import Array
 from .._checks import as_count
 from ..kernels import AbstractKernel, Fixed, Gaussian, stein_mean
 from ..methods import as_start
-from .base import AbstractParticles, Optimizer, Points, as_optimizer, descent_of
-from .svgd import as_smooth_kernel, resolve
+from .base import AbstractParticles, Optimizer, Points, as_optimizer, as_smooth_kernel, descent_of, resolve
 
 
 class KSDD(AbstractParticles):

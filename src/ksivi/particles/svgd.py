@@ -9,7 +9,7 @@ from jaxtyping import Array
 from .._checks import as_count
 from ..kernels import AbstractKernel, Gaussian, stein_direction
 from ..methods import as_start
-from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer
+from .base import AbstractParticles, Descent, Optimizer, Points, as_optimizer, as_smooth_kernel, resolve
 
 
 class SVGD(AbstractParticles):
@@ -62,18 +62,3 @@ class SVGD(AbstractParticles):
 
     def loss(self, x, target):
         raise ValueError("SVGD has no loss to search along: its optimizer must be one without a line search")
-
-
-def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    """The kernel, if it is smooth enough for Stein's operator."""
-    kernel = default if kernel is None else kernel
-    if not isinstance(kernel, AbstractKernel):
-        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
-    point = jnp.zeros((1, 1))
-    eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
-    return kernel
-
-
-def resolve(kernel: AbstractKernel, x: Points) -> AbstractKernel:
-    """The kernel with its bandwidth from the off-diagonal pairs; a single particle has none, and then h = 1."""
-    return kernel.resolve(x, x, min(1, len(x) - 1))

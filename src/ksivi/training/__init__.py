@@ -1,8 +1,18 @@
 """Training: one loop for every objective."""
 
 from .progress import ProgressBar, wanted
-from .run import Callback, Chunk
+from .run import Callback, Chunk, told_to_stop
 from .train import train
 from .trouble import Trouble, early_ratio, find_trouble
 
-__all__ = ["Callback", "Chunk", "ProgressBar", "Trouble", "early_ratio", "find_trouble", "train", "wanted"]
+__all__ = [
+    "Callback",
+    "Chunk",
+    "ProgressBar",
+    "Trouble",
+    "early_ratio",
+    "find_trouble",
+    "told_to_stop",
+    "train",
+    "wanted",
+]

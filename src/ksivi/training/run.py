@@ -43,6 +43,12 @@ class Chunk:
 Callback = Callable[[Chunk], Any]
 
 
+def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
+    """Calls every callback; whether any returned True."""
+    answers = [callback(chunk) for callback in callbacks]
+    return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
+
+
 class Run:
     """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis."""
 
@@ -99,8 +105,7 @@ class Run:
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
         loss = float(np.mean(records["loss"][alive])) if alive else float("nan")
         chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
-        answers = [callback(chunk) for callback in callbacks]
-        if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
+        if told_to_stop(callbacks, chunk):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
 
     def _advance(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, Records]:
