@@ -1,5 +1,9 @@
 """The only training loop: a compiled chunk of steps."""
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any, TypeAlias, Union
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,7 +16,7 @@ from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target
 
-Optimizer = Structural[optax.GradientTransformation]
+Optimizer: TypeAlias = Union[optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]]  # noqa: UP007
 Records = dict[str, Float[Array, " t"]]
 
 _DRAWN_AHEAD = 2**23
@@ -40,17 +44,26 @@ class Problem(eqx.Module):
     objective: AbstractObjective
     frozen: PyTree
     decay: Scalar | None
-    optimizer: Optimizer = eqx.field(static=True)
+    learning_rate: Scalar | None
+    optimizer: Structural[Optimizer] = eqx.field(static=True)
 
     def family(self, params: PyTree) -> SemiImplicit:
         return eqx.combine(params, self.frozen)
+
+    def transformation(self) -> optax.GradientTransformation:
+        optimizer: Any = self.optimizer.value
+        return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(self.learning_rate)
+
+    def with_own(self, own: dict[str, Any]) -> "Problem":
+        """The problem of one run of a batch, given what is its own."""
+        return dataclasses.replace(self, **own)
 
 
 def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainState:
     inner = problem.objective.init(key, problem.target, problem.family(params))
     average = None if problem.decay is None else params
     step, ratio = jnp.zeros((), jnp.int32), jnp.asarray(jnp.nan, jnp.result_type(float))
-    return TrainState(step, params, problem.optimizer.value.init(params), inner, average, ratio)
+    return TrainState(step, params, problem.transformation().init(params), inner, average, ratio)
 
 
 def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
@@ -110,7 +123,7 @@ def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[Trai
         return problem.objective.loss(problem.family(params), inner, draws, problem.target, state.step)
 
     (value, records), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
-    optimise = optax.with_extra_args_support(problem.optimizer.value).update
+    optimise = optax.with_extra_args_support(problem.transformation()).update
     updates, optimizer = optimise(gradient, state.optimizer, state.params, value=value)
     params = optax.apply_updates(state.params, updates)
     average = state.average
@@ -122,4 +135,12 @@ def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[Trai
 
 
 run_one = eqx.filter_jit(run_chunk)
-run_many = eqx.filter_jit(eqx.filter_vmap(run_chunk, in_axes=(0, 0, 0, None, None)))
+
+
+@eqx.filter_jit
+def run_many(
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
+) -> tuple[TrainState, Records]:
+    """`run_chunk` for a batch of runs, which share the problem but for what is their own."""
+    run = lambda state, key, limit, own: run_chunk(state, key, limit, problem.with_own(own), shape)  # noqa: E731
+    return eqx.filter_vmap(run)(state, key, limit, own)

@@ -9,13 +9,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from .._closures import Structural
 from ..posterior import Cost, Fit, Posterior, Status
 from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_one
-from .start import as_state, require_finite_start, split_key, start
+from .start import as_state, count_bad, require_finite_start, share, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble
 
 
@@ -50,22 +49,24 @@ def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
 
 
 class Run:
-    """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis."""
+    """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis.
 
-    def __init__(self, key, target, family, objective, optimizer, ema, resume):
+    What differs between them beyond their keys (targets, objectives, learning rates) is in `own`.
+    """
+
+    def __init__(self, key, target, family, objective, optimizer, learning_rate, ema, resume):
         self.batched = key.ndim == 1
         self.num_runs = len(key) if self.batched else 1
         self.started = time.perf_counter()
         init_key, inner_key, check_key, self.key = split_key(key, 4)
         params, frozen = start(family, init_key)
-        optimizer = Structural(optax.adam(1e-3) if optimizer is None else optimizer)
+        shared, self.own = share({"target": target, "objective": objective, "learning_rate": learning_rate})
         decay = None if ema is None else jnp.asarray(ema, jnp.result_type(float))
-        self.problem = Problem(target, objective, frozen, decay, optimizer)
+        self.problem = Problem(**shared, frozen=frozen, decay=decay, optimizer=Structural(optimizer))
         self._require_dim(params)
-        make = eqx.filter_vmap(initial_state, in_axes=(0, None, 0)) if self.batched else initial_state
-        self.state = make(inner_key, self.problem, params)
+        self.state = self._each(initial_state, inner_key, params)
         if resume is None:
-            require_finite_start(self.problem, params, check_key, self.batched)
+            require_finite_start(self._each(count_bad, check_key, params))
         else:
             self.state = as_state(resume, self.state, self.num_runs, self.batched)
         self.anchor = self.state
@@ -110,8 +111,9 @@ class Run:
 
     def _advance(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, Records]:
         limits = limits.astype(np.int32)
-        run, limit = (run_many, jnp.asarray(limits)) if self.batched else (run_one, jnp.asarray(limits[0]))
-        return run(state, self.key, limit, self.problem, shape)
+        if self.batched:
+            return run_many(state, self.key, jnp.asarray(limits), self.problem, self.own, shape)
+        return run_one(state, self.key, jnp.asarray(limits[0]), self.problem, shape)
 
     def _guard(self, state: TrainState, records: dict, count: int, shape: tuple[int, int]) -> TrainState:
         """Finds runs that went wrong in this chunk, and takes them back to their last good parameters."""
@@ -144,7 +146,7 @@ class Run:
         tail = history["stein_ratio"][-100:]
         diagnostics = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
         history = {"step": np.arange(self.first, last), **history}
-        return Fit(self._posterior(state), self._status(i, history), False, diagnostics, history, cost, state)
+        return Fit(self._posterior(i), self._status(i, history), False, diagnostics, history, cost, state)
 
     def _status(self, i: int, history: dict[str, np.ndarray]) -> Status:
         trouble, ending = self.troubles[i], self.ending
@@ -156,16 +158,23 @@ class Run:
             return ending
         return Status(ending.kind, f"{ending.reason}, with the target still annealed at β = {beta[0]:.2g}")
 
-    def _posterior(self, state: TrainState) -> Posterior:
-        params = state.params if state.average is None else state.average
-        target = self.problem.target
-        return Posterior(self.problem.family(params), target.coordinates, target.layout)
+    def _posterior(self, i: int) -> Posterior:
+        params = self.state.params if self.state.average is None else self.state.average
+        target = self._pick(self.own["target"], i) if "target" in self.own else self.problem.target
+        return Posterior(self.problem.family(self._pick(params, i)), target.coordinates, target.layout)
 
     def _posteriors(self) -> list[Posterior]:
-        return [self._posterior(self._pick(self.state, i)) for i in range(self.num_runs)]
+        return [self._posterior(i) for i in range(self.num_runs)]
 
     def _pick(self, tree: PyTree, i: int) -> PyTree:
-        return jax.tree.map(lambda a: a[i], tree) if self.batched else tree
+        return jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, tree) if self.batched else tree
+
+    def _each(self, function: Callable, key: PRNGKeyArray, params: PyTree) -> Any:
+        """function(key, problem, params) of every run."""
+        if not self.batched:
+            return function(key, self.problem, params)
+        run = lambda key, params, own: function(key, self.problem.with_own(own), params)  # noqa: E731
+        return eqx.filter_vmap(run)(key, params, self.own)
 
     def _require_dim(self, params: PyTree) -> None:
         dim = self.problem.family(self._pick(params, 0)).dim

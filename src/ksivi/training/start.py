@@ -1,11 +1,12 @@
 """Where a run starts: keys, parameters, an earlier state, and whether the target has a score there."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from ..families import SemiImplicit
 from .loop import Problem, TrainState, split_family
@@ -21,8 +22,31 @@ def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
     return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
 
 
-def start(family: SemiImplicit | Initializer, key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
+def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the runs of a batch share, and what came as a list with one each, its arrays stacked.
+
+    The shared part of a list is its first entry: the same code, shapes and static fields.
+    """
+    shared = {name: part[0] if isinstance(part, list) else part for name, part in parts.items()}
+    return shared, {name: stack(part, name) for name, part in parts.items() if isinstance(part, list)}
+
+
+def stack(parts: list, name: str) -> Any:
+    """One module whose arrays hold those of all, one after another; they must be alike but for their numbers."""
+    arrays, rest = zip(*(eqx.partition(part, eqx.is_array) for part in parts), strict=True)
+    alike = all(bool(eqx.tree_equal(rest[0], other)) for other in rest)
+    if not alike or any(_form(other, 0) != _form(arrays[0], 0) for other in arrays):
+        raise ValueError(f"{name} must be a list of alike ones, the same but for the numbers in their arrays")
+    return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
+
+
+def start(family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
     """Trained parameters (stacked for a batch of keys) and the rest of the family."""
+    if isinstance(family, list):
+        params, frozen = zip(*(split_family(one) for one in family), strict=True)
+        if not all(bool(eqx.tree_equal(frozen[0], other)) for other in frozen):
+            raise ValueError("family must be a list of alike ones, the same but for their trained parameters")
+        return stack(list(params), "family"), frozen[0]
     first = key if key.ndim == 0 else key[0]
     example = family if isinstance(family, SemiImplicit) else family(first) if callable(family) else None
     if not isinstance(example, SemiImplicit):
@@ -58,10 +82,9 @@ def _form(tree: PyTree, batch_axes: int) -> tuple:
     return structure, [(leaf.shape[batch_axes:], leaf.dtype) for leaf in leaves]
 
 
-def require_finite_start(problem: Problem, params: PyTree, key: PRNGKeyArray, batched: bool) -> None:
+def require_finite_start(num_bad: Int[Array, " r"]) -> None:
     """Refuses a target that is NaN or infinite where the untrained family draws, in any of the runs."""
-    count = eqx.filter_vmap(_count_bad, in_axes=(None, 0, 0)) if batched else _count_bad
-    bad = int(jnp.max(count(problem, params, key)))
+    bad = int(jnp.max(num_bad))
     if bad:
         raise ValueError(
             f"target must be finite where the family starts: its log density or score is NaN or infinite at {bad} of "
@@ -70,7 +93,8 @@ def require_finite_start(problem: Problem, params: PyTree, key: PRNGKeyArray, ba
 
 
 @eqx.filter_jit
-def _count_bad(problem: Problem, params: PyTree, key: PRNGKeyArray) -> Array:
+def count_bad(key: PRNGKeyArray, problem: Problem, params: PyTree) -> Int[Array, ""]:
+    """How many of some draws of the untrained family the target is NaN or infinite at."""
     sample_key, rows_key = jax.random.split(key)
     x = problem.family(params).sample(sample_key, _CHECKED)
     target = problem.target.minibatch(rows_key)

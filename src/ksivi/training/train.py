@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import optax
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._checks import as_count, as_key
+from .._checks import as_count, as_key, as_positive
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit
 from ..targets import Target
-from .loop import TrainState
+from .loop import Optimizer, TrainState
 from .progress import ProgressBar, wanted
 from .run import Callback, Run
 from .start import Initializer
@@ -19,12 +19,13 @@ from .start import Initializer
 
 def train(
     key: PRNGKeyArray,
-    target: Target,
-    family: SemiImplicit | Initializer,
-    objective: AbstractObjective,
+    target: Target | list[Target],
+    family: SemiImplicit | Initializer | list[SemiImplicit],
+    objective: AbstractObjective | list[AbstractObjective],
     *,
     num_steps: int,
-    optimizer: optax.GradientTransformation | None = None,
+    optimizer: Optimizer | None = None,
+    learning_rate: float | Array | None = None,
     ema: float | None = None,
     chunk_size: int = 500,
     callbacks: Sequence[Callback] = (),
@@ -41,7 +42,9 @@ def train(
     - `family`: where to start; a function of a key gives each run a start of its own.
     - `objective`: such as `KSIVI`.
     - `num_steps`: the step to stop at, counted from the very beginning when resuming.
-    - `optimizer`: any Optax transformation, with its schedules, clipping and groups; Adam at 1e-3 unless given.
+    - `optimizer`: any Optax transformation, with its schedules, clipping and groups, or a function that makes one from
+        `learning_rate`; Adam unless given.
+    - `learning_rate`: the number that `optimizer` is a function of; 1e-3 unless given. Keys may have one each.
     - `ema`: the decay of an exponential moving average of the parameters, from their start on, which the posterior
         then uses.
     - `chunk_size`: about how many steps run between looks at the loss. Results do not depend on it.
@@ -49,6 +52,9 @@ def train(
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
     - `resume`: the `state` of an earlier `Fit`. With the same key the run equals an unbroken one bit for bit.
     - `throw`: raise `RuntimeError` when a run diverges, instead of saying so in its status.
+
+    With a batch of keys, `target`, `family` and `objective` may be lists with one a key, alike but for their numbers:
+    data sets of one shape, starts, weights. They are trained at once, by one program.
 
     **Returns:** a `Fit`, or a list of them for a batch of keys.
 
@@ -58,9 +64,10 @@ def train(
     fit = ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(num_samples=50), num_steps=200)
     ```
     """
-    key = _check_arguments(key, target, objective, num_steps, chunk_size)
-    _check_options(optimizer, ema, callbacks)
-    run = Run(key, target, family, objective, optimizer, ema, resume)
+    key = _check_arguments(key, target, family, objective, num_steps, chunk_size)
+    _check_options(ema, callbacks)
+    optimizer, rate = _check_optimizer(key, optimizer, learning_rate)
+    run = Run(key, target, family, objective, optimizer, rate, ema, resume)
     bar = [ProgressBar()] if wanted(progress) else []
     try:
         run.until(num_steps, chunk_size, [*callbacks, *bar])
@@ -75,22 +82,40 @@ def train(
     return fits if run.batched else fits[0]
 
 
-def _check_arguments(key, target, objective, num_steps, chunk_size) -> PRNGKeyArray:
+def _check_arguments(key, target, family, objective, num_steps, chunk_size) -> PRNGKeyArray:
     key = as_key(key)
     if key.ndim > 1 or key.size == 0:
         raise ValueError(f"key must be one key or a flat batch of keys, got shape {key.shape}")
-    if not isinstance(target, Target):
-        raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
-    if not isinstance(objective, AbstractObjective):
-        raise ValueError(f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {objective!r}")
+    for name, part in {"target": target, "family": family, "objective": objective}.items():
+        if isinstance(part, list) and key.shape != (len(part),):
+            raise ValueError(f"{name} may be a list with one a key: got {len(part)} for keys of shape {key.shape}")
+    for one in target if isinstance(target, list) else [target]:
+        if not isinstance(one, Target):
+            raise ValueError(f"target must be a ksivi.Target, got {type(one).__name__}")
+    for one in objective if isinstance(objective, list) else [objective]:
+        if not isinstance(one, AbstractObjective):
+            raise ValueError(f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {one!r}")
     as_count(num_steps, "num_steps")
     as_count(chunk_size, "chunk_size")
     return key
 
 
-def _check_options(optimizer, ema, callbacks) -> None:
-    if optimizer is not None and not isinstance(optimizer, optax.GradientTransformation):
+def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Scalar] | None]:
+    """The optimiser and its learning rate: one, or a list with one a key."""
+    if isinstance(optimizer, optax.GradientTransformation):
+        if rate is not None:
+            raise ValueError(f"learning_rate must be unset for an optimizer that has its own, got {rate!r}")
+        return optimizer, None
+    if optimizer is not None and not callable(optimizer):
         raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-3), got {optimizer!r}")
+    shape = np.shape(rate)
+    if shape not in ((), key.shape):
+        raise ValueError(f"learning_rate must be one number, or one for each of the {key.size} keys, got shape {shape}")
+    rates = [as_positive(one, "learning_rate") for one in np.atleast_1d(1e-3 if rate is None else rate)]
+    return optimizer or optax.adam, rates if shape else rates[0]
+
+
+def _check_options(ema, callbacks) -> None:
     if ema is not None and not (isinstance(ema, int | float | np.floating) and 0 <= ema < 1):
         raise ValueError(f"ema must be a decay in [0, 1), got {ema!r}")
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
