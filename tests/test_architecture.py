@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
-LEAVES = {"_checks", "_numerics", "_archive", "_closures"}
+LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures"}
 ALLOWED = {
     "targets": set(),
     "kernels": set(),
@@ -19,10 +19,11 @@ ALLOWED = {
     "methods": {"posterior", "targets", "families", "training"},
     "particles": {"methods", "targets", "kernels"},
     "mcmc": {"methods", "posterior", "targets", "families"},
-    "diagnostics": {"targets", "kernels", "families", "posterior"},
+    "diagnostics": {"targets", "kernels", "families", "posterior", "objectives"},
     "metrics": {"kernels"},
     "problems": {"targets", "metrics", "mcmc", "families"},
     "comparison": {
+        "targets",
         "kernels",
         "families",
         "posterior",
@@ -36,7 +37,23 @@ ALLOWED = {
     },
     "report": {"targets"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
-    "cli": {"demo", "comparison", "problems", "report", "training"},
+    "paper": {
+        "targets",
+        "kernels",
+        "families",
+        "posterior",
+        "objectives",
+        "training",
+        "methods",
+        "particles",
+        "mcmc",
+        "diagnostics",
+        "metrics",
+        "problems",
+        "comparison",
+        "report",
+    },
+    "cli": {"demo", "comparison", "problems", "report", "training", "paper"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -123,8 +123,8 @@ def test_every_method_has_a_recipe_for_every_kind_of_problem(name, preset, dim):
     problem = problem_of(dim)
     made = comparison.recipe(name, problem, preset)
     if isinstance(made, comparison.recipes.Trained):
-        assert made.family(KEY).dim == dim
-        assert made.num_steps >= 4_000
+        assert made.plan.family(KEY, dim).dim == dim
+        assert made.plan.num_steps >= 4_000
     else:
         method = made.method(made.num_points, start=problem.start(KEY, made.num_points))
         assert method.num_points == made.num_points

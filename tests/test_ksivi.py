@@ -148,24 +148,40 @@ def test_stein_identity_of_the_conditional_score(name, x64):
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
-    """The posterior of a normal mean, fitted exactly: KSD² is 0."""
+    """The posterior of a normal mean, fitted exactly: KSD² is 0.
+
+    A minibatch moves every score by one vector of its own, so a shared one adds E[k] E‖that vector‖².
+    """
     data = jax.random.normal(jax.random.key(3), (50, 2)) + 1.0
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
     target = ksivi.Target.from_data(standard_normal, log_likelihood, data, dim=2, batch_size=5)
     family = SemiImplicit.location_scale(2, loc=data.sum(0) / 51, log_var=-np.log(51.0))
-    objective = ksivi.KSIVI(Gaussian(Fixed(0.1)), estimator, num_samples=10)
 
-    def estimates(share):
-        def estimate(key):
-            draws = objective.draw(key, target, family)
-            rows = jnp.broadcast_to(draws.rows[:1], draws.rows.shape) if share else draws.rows
-            return objective.loss(family, None, draws._replace(rows=rows), target, 0)[0]
-
+    def estimates(**options):
+        objective = ksivi.KSIVI(Gaussian(Fixed(0.1)), estimator, num_samples=10, **options)
+        estimate = lambda key: objective.loss(family, None, objective.draw(key, target, family), target, 0)[0]  # noqa: E731
         return jax.jit(jax.vmap(estimate))(jax.random.split(KEY, 20_000))[:, None]
 
-    assert_mean(estimates(share=False), jnp.zeros(1))
-    shared = estimates(share=True)
-    assert shared.mean() > 20 * shared.std() / np.sqrt(len(shared))
+    assert_mean(estimates(), jnp.zeros(1))
+    mean_kernel = (1 + 4 / 51 / 0.1) ** -1
+    added = mean_kernel * 50**2 / 5 * data.var(0).sum()
+    assert_mean(estimates(shared_rows=True), added[None])
+
+
+@pytest.mark.parametrize(("estimator", "shapes"), [("vanilla", (2, 7)), ("u-statistic", (1, 7))])
+def test_shared_rows_are_one_minibatch_and_an_undivided_batch(estimator, shapes):
+    target = ksivi.Target.from_data(standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2)
+    family, objective = SemiImplicit.location_scale(2), ksivi.KSIVI(None, estimator, 7, shared_rows=True)
+    assert objective.draw(KEY, target, family).rows is None
+    target = ksivi.Target.from_data(
+        standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2, batch_size=5
+    )
+    objective.init(KEY, target, family)
+    draws = objective.draw(KEY, target, family)
+    assert draws.xi.shape == (*shapes, 2)
+    assert draws.rows.shape == (shapes[0], 5)
+    assert np.all(draws.rows == draws.rows[:1])
+    assert objective.score_evals == shapes[0] * 7
 
 
 def test_conditional_score_is_the_gradient_of_the_conditional_density(x64):

@@ -65,6 +65,50 @@ def test_exact_wasserstein_is_refused_above_5000_points():
         metrics.wasserstein(normal(0, 5_001), normal(1, 10))
 
 
+def test_boxed_wasserstein_is_the_cost_of_the_best_matching_in_the_box():
+    """Against an assignment, of the points that are in; those outside count for nothing, and the cost is a square."""
+    from scipy.optimize import linear_sum_assignment
+
+    x, y = (np.asarray(normal(seed, 60)) for seed in (0, 1))
+    cost = np.sum((x[:, None] - y[None]) ** 2, axis=2)
+    best = cost[linear_sum_assignment(cost)].mean()
+    far = np.array([[0.0, 9.0], [-9.0, 0.0]], np.float32)
+    outside = metrics.boxed_wasserstein(np.concatenate([far, x]), np.concatenate([y, far[:1]]), 5.0)
+    np.testing.assert_allclose(outside, best, rtol=1e-5)
+    assert metrics.boxed_wasserstein(np.concatenate([far, x]), y, 10.0) > 2 * best
+
+
+def test_boxed_wasserstein_of_exact_student_t_draws():
+    """The floor falls with the number of points, and not to 0."""
+    draws = np.asarray(ksivi.problems.student_t().reference(KEY, 4_000))
+    few, many = (
+        np.mean([metrics.boxed_wasserstein(draws[i : i + n], draws[3_000:], 5.0) for i in range(0, 1_500, 300)])
+        for n in (30, 300)
+    )
+    assert 0.01 < many < few
+
+
+def test_boxes_without_points_or_with_too_many_are_refused():
+    with pytest.raises(ValueError, match=r"x and y must have points within ±0\.5, got 0 and 5 of them there"):
+        metrics.boxed_wasserstein(np.ones((5, 2)), np.zeros((5, 2)), 0.5)
+    with pytest.raises(ValueError, match="at most 25,000,000 pairs in the box, got 5,001 × 5,000"):
+        metrics.boxed_wasserstein(np.zeros((5_001, 2)), np.zeros((5_000, 2)), 0.5)
+    with pytest.raises(ValueError, match="half_width must be one positive number"):
+        metrics.boxed_wasserstein(np.zeros((5, 2)), np.zeros((5, 2)), -1.0)
+
+
+def test_rmse_is_of_the_mean_prediction_and_nll_of_the_mixture():
+    f, y, precision = np.array([[1.0, 2.0, 0.0], [3.0, 2.0, 60.0]]), np.array([2.0, 3.0, 0.5]), 0.8
+    np.testing.assert_allclose(metrics.rmse(f, y), np.sqrt((0 + 1 + 29.5**2) / 3))
+    normal = lambda r: np.sqrt(precision / (2 * np.pi)) * np.exp(-0.5 * precision * r**2)  # noqa: E731
+    expected = -np.mean([np.log(np.mean([normal(f[s, n] - y[n]) for s in range(2)])) for n in range(3)])
+    np.testing.assert_allclose(metrics.nll(f, y, precision), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"y must be 3 finite numbers, .* got shape \(2,\)"):
+        metrics.rmse(f, y[:2])
+    with pytest.raises(ValueError, match="precision must be one positive number"):
+        metrics.nll(f, y, 0.0)
+
+
 def test_missing_extras_are_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ot", None)
     with pytest.raises(ImportError, match=r"ksivi\[metrics\]"):

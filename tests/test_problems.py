@@ -87,6 +87,35 @@ def test_diffusion_takes_other_observations(data):
     np.testing.assert_allclose(problem.observations, authors["y100"].ravel(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dim", [50, 100, 200])
+def test_diffusion_makes_the_authors_observations(dim, data):
+    """What PyTorch drew for them, without PyTorch, to the last digits of float32."""
+    problem = problems.diffusion(dim, observations="authors")
+    np.testing.assert_allclose(
+        problem.observations, np.load(data / "diffusion_authors.npz")[f"y{dim}"], rtol=0, atol=5e-7
+    )
+
+
+def test_the_authors_observations_are_known():
+    known = {50: -0.82909405, 100: -0.49225676, 200: -0.5060747}
+    for dim, first in known.items():
+        assert abs(problems.diffusion(dim, observations="authors").observations[0] - first) < 5e-7
+    with pytest.raises(ValueError, match="observations must be one of 'authors', got 'mine'"):
+        problems.diffusion(50, observations="mine")
+
+
+@pytest.mark.parametrize("sizes", [(16, 17), (31, 3, 20, 2), (5, 1, 15, 1000)])
+def test_normal_numbers_are_those_of_pytorch(sizes):
+    """Blocks of 16, tails that are drawn anew, and the odd number that short calls keep for the next."""
+    torch = pytest.importorskip("torch")
+    from ksivi.problems.torch_normals import TorchNormals
+
+    torch.manual_seed(7)
+    ours = TorchNormals(7)
+    for n in sizes:
+        np.testing.assert_allclose(ours.draw(n), torch.randn(n).numpy(), rtol=0, atol=2e-6)
+
+
 def test_problems_have_names():
     made = [problems.banana(), problems.multimodal(), problems.x_shaped(), problems.waveform(), problems.diffusion(50)]
     assert [problem.name for problem in made] == ["banana", "multimodal", "x-shaped", "waveform", "diffusion"]

@@ -1,7 +1,23 @@
 """Methods side by side on one problem: the recipes, and the distances to the truth."""
 
 from . import recipes
-from .compare import Compared, Truth, compare, know_truth
-from .recipes import METHODS, PRESETS, Recipe, recipe
+from .compare import Compared, Truth, compare, know_truth, redraw, sliced_distances
+from .plans import Method, Plan
+from .recipes import METHODS, PRESETS, Recipe, paper_plan, recipe
 
-__all__ = ["METHODS", "PRESETS", "Compared", "Recipe", "Truth", "compare", "know_truth", "recipe", "recipes"]
+__all__ = [
+    "METHODS",
+    "PRESETS",
+    "Compared",
+    "Method",
+    "Plan",
+    "Recipe",
+    "Truth",
+    "compare",
+    "know_truth",
+    "paper_plan",
+    "recipe",
+    "recipes",
+    "redraw",
+    "sliced_distances",
+]

@@ -25,7 +25,7 @@ Blocks = Float[Array, "r n d"]
 
 @dataclasses.dataclass(frozen=True)
 class Truth:
-    """Blocks of draws of the truth, and the sliced W₂ from each to another such block: its mean and sd."""
+    """Blocks of draws of the truth, and the sliced W₂ between such blocks: its mean and sd."""
 
     blocks: Blocks
     floor: float
@@ -43,13 +43,27 @@ class Compared:
     sliced_wasserstein: float
 
 
-def know_truth(key: PRNGKeyArray, problem: AbstractProblem) -> Truth:
+def know_truth(key: PRNGKeyArray, problem: AbstractProblem, redraws: int = _REDRAWS) -> Truth:
     """Draws of the truth, and how far such draws are from one another: no method can be expected below that."""
     draw_key, metric_key = jax.random.split(as_single_key(key))
-    draws = problem.reference(draw_key, 2 * _REDRAWS * _NUM_COMPARED)
-    blocks, others = draws.reshape(2, _REDRAWS, _NUM_COMPARED, -1)
-    distances = _distances(metric_key, others, blocks)
-    return Truth(blocks, float(np.mean(distances)), float(np.std(distances, ddof=1)))
+    blocks = problem.reference(draw_key, redraws * _NUM_COMPARED).reshape(redraws, _NUM_COMPARED, -1)
+    floors = sliced_distances(metric_key, jnp.roll(blocks, 1, axis=0), blocks)
+    return Truth(blocks, float(np.mean(floors)), float(np.std(floors, ddof=1)))
+
+
+def redraw(key: PRNGKeyArray, sample: Callable[[PRNGKeyArray, int], Float[Array, "n d"]], redraws: int) -> Blocks:
+    """Blocks of draws of a sampler."""
+    return jnp.stack([sample(k, _NUM_COMPARED) for k in jax.random.split(key, redraws)])
+
+
+def sliced_distances(key: PRNGKeyArray, samples: Blocks, blocks: Blocks, p: int = 2) -> list[float]:
+    """Sliced W_p, block by block; infinite where a sample is not finite."""
+    keys = jax.random.split(key, len(blocks))
+    finite = jnp.isfinite(samples).all(axis=(1, 2))
+    return [
+        sliced_wasserstein(k, a, b, p=p) if ok else math.inf
+        for k, a, b, ok in zip(keys, samples, blocks, finite, strict=True)
+    ]
 
 
 def compare(
@@ -77,14 +91,8 @@ def compare(
         except ValueError as error:
             yield Compared(name, Status("not trusted", f"it could not run: {error}"), Cost(0.0, 0, 0), None, math.inf)
             continue
-        samples = jnp.stack([fit.posterior.sample(k, _NUM_COMPARED) for k in jax.random.split(draw_key, _REDRAWS)])
-        finite = bool(jnp.isfinite(samples).all())
-        distance = float(np.mean(_distances(metric_key, samples, truth.blocks))) if finite else math.inf
+        samples = redraw(draw_key, fit.posterior.sample, len(truth.blocks))
+        distance = float(np.mean(sliced_distances(metric_key, samples, truth.blocks)))
         yield Compared(name, fit.status, fit.cost, np.asarray(samples[0]), distance)
         if fit.status.kind == "interrupted":
             return
-
-
-def _distances(key: PRNGKeyArray, samples: Blocks, blocks: Blocks) -> list[float]:
-    keys = jax.random.split(key, len(blocks))
-    return [sliced_wasserstein(k, a, b) for k, a, b in zip(keys, samples, blocks, strict=True)]

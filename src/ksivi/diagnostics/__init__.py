@@ -1,5 +1,7 @@
-"""Whether to believe a posterior."""
+"""Whether to believe a posterior, and how an objective and a family behave."""
 
+from .gradients import gradient_variance
 from .importance import Importance, importance
+from .smoothness import jacobian_lipschitz, jacobian_norms
 
-__all__ = ["Importance", "importance"]
+__all__ = ["Importance", "gradient_variance", "importance", "jacobian_lipschitz", "jacobian_norms"]

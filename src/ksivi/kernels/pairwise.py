@@ -100,7 +100,7 @@ def _median_value(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d
 
         return fold_rows(step, jnp.full(offsets.shape, -rank, jnp.int32), rows, m) > 0
 
-    return order_statistic(exceeds, x.dtype)
+    return order_statistic(exceeds, x.dtype, len(x) * m)
 
 
 def pair_mean(

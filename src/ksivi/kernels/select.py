@@ -1,5 +1,6 @@
 """Exact order statistics by counting, without a sort."""
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -16,7 +17,7 @@ def sortable(values: Float[Array, "..."]) -> Keys:
     return lax.bitcast_convert_type(values, _integer(values.dtype))
 
 
-def order_statistic(exceeds: Callable[[Scalar, Offsets], Bool[Array, " t"]], dtype: jnp.dtype) -> Scalar:
+def order_statistic(exceeds: Callable[[Scalar, Offsets], Bool[Array, " t"]], dtype: jnp.dtype, size: int) -> Scalar:
     """The non-negative float at a given rank, found from counts alone.
 
     Builds the answer's bits from the top: the largest integer c such that no more than `rank` of the keys are
@@ -26,9 +27,10 @@ def order_statistic(exceeds: Callable[[Scalar, Offsets], Bool[Array, " t"]], dty
 
     - `exceeds`: maps an origin and offsets to whether more than `rank` keys lie below origin + offset, for each offset.
     - `dtype`: float32 or float64.
+    - `size`: how many keys there are, which decides how many passes are best.
     """
     integer = _integer(dtype)
-    widths = _digit_widths(8 * dtype.itemsize - 1)
+    widths = _digit_widths(8 * dtype.itemsize - 1, size)
 
     def settle(key: Scalar, low: int | Scalar, width: int) -> Scalar:
         offsets = jnp.arange(1, 2**width, dtype=integer) << low
@@ -57,8 +59,11 @@ def _integer(dtype: jnp.dtype) -> jnp.dtype:
     return jnp.dtype(f"int{8 * dtype.itemsize}")
 
 
-def _digit_widths(bits: int) -> list[int]:
-    """Bits settled by each pass: single ones are the fewest operations (CPU), several the fewest kernels (GPU)."""
-    widest = 1 if jax.default_backend() == "cpu" else 7
+def _digit_widths(bits: int, size: int) -> list[int]:
+    """Bits settled by each pass: single ones are the fewest operations (CPU), several the fewest kernels (GPU).
+
+    w bits take 2^w − 1 comparisons with every key: beyond a few million in all, a GPU has more to do than to launch.
+    """
+    widest = 1 if jax.default_backend() == "cpu" else min(7, max(3, int(math.log2(2**21 / size))))
     passes = -(-bits // widest)
     return [bits // passes + (i < bits % passes) for i in range(passes)]

@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
+from .._cache import cache_folder
 from .._checks import as_single_key
 from ..families import Empirical
 from ..methods import require_values, run
@@ -77,7 +78,8 @@ def reference_draws(
     if not isinstance(method, NUTS):
         raise ValueError(f"method must be a ksivi.NUTS, got {method!r}")
     eased = target if transform is None else _pulled_back(target, transform)
-    path = _cache_folder(cache) / f"{fingerprint(eased.log_density, eased.dim, (method, key))}.safetensors"
+    folder = cache_folder() / "reference" if cache is None else Path(cache)
+    path = folder / f"{fingerprint(eased.log_density, eased.dim, (method, key))}.safetensors"
     points = _read(path, eased)
     if points is None:
         points = _sample(key, eased, method, progress)
@@ -137,12 +139,6 @@ def _constants(program: Any) -> list[Any]:
         for inner in filter(is_program, jax.tree.leaves(equation.params, is_leaf=is_program)):
             found += _constants(inner)
     return found
-
-
-def _cache_folder(cache: str | os.PathLike | None) -> Path:
-    if cache is not None:
-        return Path(cache)
-    return Path(os.environ.get("KSIVI_CACHE") or Path.home() / ".cache" / "ksivi") / "reference"
 
 
 @eqx.filter_jit

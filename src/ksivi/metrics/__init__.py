@@ -1,7 +1,8 @@
 """How far samples are from a target: samples in, numbers out."""
 
 from .neighbours import kl_knn
+from .prediction import nll, rmse
 from .stein import ksd, mmd
-from .transport import sliced_wasserstein, wasserstein
+from .transport import boxed_wasserstein, sliced_wasserstein, wasserstein
 
-__all__ = ["kl_knn", "ksd", "mmd", "sliced_wasserstein", "wasserstein"]
+__all__ = ["boxed_wasserstein", "kl_knn", "ksd", "mmd", "nll", "rmse", "sliced_wasserstein", "wasserstein"]

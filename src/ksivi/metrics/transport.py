@@ -4,9 +4,11 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_numpy_samples, as_single_key
+from .._checks import as_count, as_numpy_samples, as_positive, as_single_key
 
 _MOST_POINTS = 5_000
+_MOST_PAIRS = _MOST_POINTS**2
+_MOST_PIVOTS = 10_000_000
 _PROJECTIONS_AT_ONCE = 50
 
 
@@ -59,7 +61,31 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
             "memory quadratic and time cubic in them; use sliced_wasserstein, or fewer points"
         )
     cost = ot.dist(a, b, metric="euclidean") ** p
-    return float(ot.emd2([], [], cost, numItermax=10_000_000) ** (1 / p))
+    return float(ot.emd2([], [], cost, numItermax=_MOST_PIVOTS) ** (1 / p))
+
+
+def boxed_wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], half_width: float) -> float:
+    r"""The exact transport cost min_π Σᵢⱼ πᵢⱼ ‖xᵢ − yⱼ‖² between the points of each sample with all |coordinates| < a.
+
+    The square of W₂, not its root: the measure of the paper's Student-t study, whose tails have no second moment. It
+    is not 0 for two exact samples: print that floor beside it. A thousand points against ten thousand take 3 s.
+
+    **Arguments:**
+
+    - `half_width`: a, half the edge of the box.
+
+    ```python
+    x, y = (ksivi.problems.student_t().reference(jax.random.key(k), 200) for k in range(2))
+    ksivi.metrics.boxed_wasserstein(x, y, half_width=5.0)
+    ```
+    """
+    ot, width = _pot(), float(as_positive(half_width, "half_width"))
+    a, b = (sample[(np.abs(sample) < width).all(axis=1)] for sample in _pair(x, y))
+    if not len(a) or not len(b):
+        raise ValueError(f"x and y must have points within ±{width:g}, got {len(a)} and {len(b)} of them there")
+    if len(a) * len(b) > _MOST_PAIRS:
+        raise ValueError(f"x and y must make at most {_MOST_PAIRS:,} pairs in the box, got {len(a):,} × {len(b):,}")
+    return float(ot.emd2([], [], ot.dist(a, b), numItermax=_MOST_PIVOTS))
 
 
 def _pair(x, y) -> tuple[np.ndarray, np.ndarray]:

@@ -2,9 +2,10 @@
 
 from .base import AbstractObjective
 from .ksivi import KSIVI
+from .prediction import MeanPrediction
 from .schedules import Annealing, Decay
 from .sivi import SIVI
 from .sivi_sm import SIVISM
 from .uivi import UIVI
 
-__all__ = ["KSIVI", "SIVI", "SIVISM", "UIVI", "AbstractObjective", "Annealing", "Decay"]
+__all__ = ["KSIVI", "SIVI", "SIVISM", "UIVI", "AbstractObjective", "Annealing", "Decay", "MeanPrediction"]

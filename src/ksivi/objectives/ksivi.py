@@ -50,6 +50,8 @@ class KSIVI(AbstractObjective):
         regularisation.
     - `log_density_horizon`: the step at which that term ends; never unless given.
     - `inverse_covariance`: pairs by ⟨f, C⁻¹ f′⟩, C the covariance of the first batch, without gradient.
+    - `shared_rows`: one data minibatch for all samples of a step, as in the released code: biased upwards, by the
+        minibatch's variance. The u-statistic then keeps its samples in one batch.
 
     ```python
     objective = ksivi.KSIVI(kernel=ksivi.kernels.IMQ(), estimator="u-statistic", num_samples=100)
@@ -66,6 +68,7 @@ class KSIVI(AbstractObjective):
     num_samples: int = eqx.field(static=True)
     noise_per_z: int = eqx.field(static=True)
     inverse_covariance: bool = eqx.field(static=True)
+    shared_rows: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -78,6 +81,7 @@ class KSIVI(AbstractObjective):
         log_density_weight: float | Array | None = None,
         log_density_horizon: int | Array | None = None,
         inverse_covariance: bool = False,
+        shared_rows: bool = False,
     ):
         if kernel is not None and not isinstance(kernel, AbstractKernel):
             raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
@@ -94,6 +98,7 @@ class KSIVI(AbstractObjective):
         self.log_density_weight = None if weight is None else as_positive(weight, "log_density_weight")
         self.log_density_horizon = None if horizon is None else as_positive(horizon, "log_density_horizon")
         self.inverse_covariance = inverse_covariance
+        self.shared_rows = shared_rows
 
     def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
         if self.log_density_weight is not None and not target.has_log_density:
@@ -112,7 +117,7 @@ class KSIVI(AbstractObjective):
         if batches > self._batches_drawn:
             per_batch //= batches
         z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
-        rows = jax.vmap(target.draw_rows)(jax.random.split(rows_key, batches)) if target.is_minibatched else None
+        rows = self._draw_rows(rows_key, target, batches)
         return Draws(z.reshape(batches, per_batch, z.shape[1]), xi.reshape(batches, -1, family.dim), rows)
 
     def prepare(self, state, draws, target, family, step):
@@ -137,7 +142,12 @@ class KSIVI(AbstractObjective):
         return 2 if self.estimator == "vanilla" else 1
 
     def _num_batches(self, target: Target) -> int:
-        return 2 if target.is_minibatched else self._batches_drawn
+        return 2 if target.is_minibatched and not self.shared_rows else self._batches_drawn
+
+    def _draw_rows(self, key: PRNGKeyArray, target: Target, batches: int) -> Int[Array, "r b"] | None:
+        keys = jax.random.split(key, 1 if self.shared_rows else batches)
+        rows = jax.vmap(target.draw_rows)(keys)
+        return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
 
     def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
         """Samples and conditional scores of all batches, through the network at once."""

@@ -10,9 +10,11 @@ from jaxtyping import Array, Float, Scalar
 from .._checks import as_choice, as_count, as_samples
 from ..targets import Target
 from .base import AbstractProblem, long_run, near_origin
+from .torch_normals import TorchNormals
 
 _EVERY = 5
 _NOISE = 0.1
+_AUTHORS_SEED = 2022
 
 Drift = Literal["paper", "released"]
 
@@ -60,7 +62,7 @@ class PathDensity(eqx.Module):
 def diffusion(
     dim: int = 100,
     *,
-    observations: Float[Array, " m"] | None = None,
+    observations: Float[Array, " m"] | Literal["authors"] | None = None,
     drift: Drift = "paper",
     seed: int = 0,
     reference: Float[Array, "k d"] | None = None,
@@ -70,7 +72,8 @@ def diffusion(
     **Arguments:**
 
     - `dim`: the number of time steps.
-    - `observations`: one for every 5th step; drawn with `seed` from a simulated path unless given.
+    - `observations`: one for every 5th step, or "authors" for those of the paper's runs; drawn with `seed` from a
+        simulated path unless given.
     - `drift`: 10 x (1 − x²) as in the paper, or divided by 1 + x² as in the released code's density.
     - `reference`: posterior draws to compare with; made by NUTS when first asked for, and kept on disk, unless given.
 
@@ -81,7 +84,7 @@ def diffusion(
     """
     dim = as_count(dim, "dim", minimum=_EVERY)
     as_choice(drift, "drift", ("paper", "released"))
-    y = simulate(dim, seed) if observations is None else np.asarray(observations, float)
+    y = _as_observations(observations, dim, seed)
     if y.shape != (dim // _EVERY,):
         raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {y.shape}")
     if not np.all(np.isfinite(y)):
@@ -94,10 +97,31 @@ def diffusion(
 def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:
     """Noisy observations of a path simulated with the paper's drift."""
     rng = np.random.default_rng(as_count(seed, "seed", minimum=0))
+    return _observe(rng.normal(size=dim), rng.normal(size=dim // _EVERY))
+
+
+def authors_observations(dim: int) -> Float[np.ndarray, " m"]:
+    """What the authors' code simulates: PyTorch's numbers, for the path and then for the noise."""
+    normals = TorchNormals(_AUTHORS_SEED)
+    return _observe(normals.draw(dim), normals.draw(dim // _EVERY))
+
+
+def _as_observations(observations, dim: int, seed: int) -> Float[np.ndarray, " m"]:
+    if observations is None:
+        return simulate(dim, seed)
+    if isinstance(observations, str):
+        as_choice(observations, "observations", ("authors",))
+        return authors_observations(dim)
+    return np.asarray(observations, float)
+
+
+def _observe(increments: Float[np.ndarray, " d"], noise: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+    """Euler-Maruyama with the given standard normal increments, seen at every 5th step through the given noise."""
+    dim = len(increments)
     path = np.zeros(dim + 1)
-    for t, increment in enumerate(rng.normal(size=dim) / np.sqrt(dim)):
+    for t, increment in enumerate(increments / np.sqrt(dim)):
         path[t + 1] = path[t] + _drift(path[t], "paper") / dim + increment
-    return path[_EVERY::_EVERY] + _NOISE * rng.normal(size=dim // _EVERY)
+    return path[_EVERY::_EVERY] + _NOISE * noise
 
 
 def _drift(x, drift: Drift):

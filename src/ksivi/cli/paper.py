@@ -1,0 +1,101 @@
+"""`ksivi paper run | list | report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .._checks import as_choice
+from .shared import BAD_INPUT, INTERRUPTED, folder, notes
+
+app = typer.Typer(help="Run the paper's experiments, and make the report from their records.", no_args_is_help=True)
+
+Out = Annotated[Path, typer.Option(help="Folder of records, figures and the report.")]
+Preset = Annotated[str, typer.Option(help="paper, or smoke: the same at a fraction of the work, without data.")]
+Names = Annotated[
+    list[str], typer.Argument(help="toys, waveform, diffusion, bnn, student-t, smoothness, estimators; all.")
+]
+
+
+@app.command()
+def run(
+    experiments: Names,
+    preset: Preset = "paper",
+    only: Annotated[str, typer.Option(help="Only cells whose name holds this text.")] = "",
+    without: Annotated[str, typer.Option(help="No cells whose name holds this text.")] = "",
+    train_only: Annotated[bool, typer.Option("--train-only", help="Measure later: a run again does that.")] = False,
+    out: Out = Path("results"),
+) -> None:
+    """Run experiments. Finished cells are kept, so a run that was stopped goes on where it was.
+
+    Data come from the folder KSIVI_DATA, or are downloaded; a cell whose data cannot be had is named at the end, and
+    the exit code is then 2.
+
+    Examples: ksivi paper run all --preset smoke
+              ksivi paper run diffusion --only 100-released
+    """
+    from .. import paper
+
+    cells = _cells(experiments, preset, only, without)
+    place = paper.Folder(folder(out / preset))
+    notes.print(f"{len(cells)} cells, records in {place.path}", highlight=False)
+    try:
+        done = paper.run(cells, place, train_only=train_only, tell=_tell)
+    except KeyboardInterrupt:
+        notes.print("interrupted: finished cells are kept, run again to go on", highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    failed = [outcome for outcome in done if outcome.state.startswith("could not run")]
+    for outcome in failed:
+        notes.print(f"{outcome.cell.experiment}/{outcome.cell.name} {outcome.state}", style="red", markup=False)
+    raise typer.Exit(BAD_INPUT if failed else 0)
+
+
+@app.command(name="list")
+def list_cells(preset: Preset = "paper", out: Out = Path("results")) -> None:
+    """Show the experiments, how many of their cells are finished, and the time that took."""
+    from .. import paper
+
+    place = paper.Folder(out / as_choice(preset, "--preset", paper.PRESETS))
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("experiment", "cells", "finished", "training, s"):
+        table.add_column(name, justify="left" if name == "experiment" else "right")
+    for name, cells in paper.EXPERIMENTS.items():
+        found = [place.record(cell) for cell in cells(preset)]
+        seconds = sum(record["seconds"]["training"] for record in found if record)
+        table.add_row(name, str(len(found)), str(sum(r is not None for r in found)), f"{seconds:,.0f}")
+    Console().print(table)
+
+
+@app.command()
+def report(out: Out = Path("results")) -> None:
+    """Make the tables and figures from the records alone: OUT/paper.md, and OUT/smoke.md where there is a smoke run."""
+    from .. import paper
+
+    for preset in paper.PRESETS:
+        place = paper.Folder(out / preset)
+        if place.records():
+            notes.print(f"report: {paper.write_report(place, out / f'{preset}.md')}", highlight=False)
+        elif preset == "paper":
+            raise ValueError(f"--out must hold records, which `ksivi paper run` makes, and {out} holds none")
+
+
+def _cells(experiments: list[str], preset: str, only: str, without: str) -> list:
+    from .. import paper
+
+    as_choice(preset, "--preset", paper.PRESETS)
+    names = list(paper.EXPERIMENTS) if "all" in experiments else experiments
+    for name in names:
+        as_choice(name, "EXPERIMENTS", ("all", *paper.EXPERIMENTS))
+    cells = [cell for name in names for cell in paper.EXPERIMENTS[name](preset)]
+    cells = [cell for cell in cells if only in cell.name and not (without and without in cell.name)]
+    if not cells:
+        raise ValueError(f"--only and --without must leave some cells, got {only!r} and {without!r}")
+    return cells
+
+
+def _tell(outcome) -> None:
+    cell, state = outcome.cell, outcome.state
+    notes.print(f"{cell.experiment}/{cell.name}: {state}, {outcome.seconds:.1f} s", highlight=False, markup=False)

@@ -1,0 +1,7 @@
+"""The paper's experiments as values, their runner, their records, and the report made from them."""
+
+from .experiments import EXPERIMENTS, PRESETS
+from .records import Folder
+from .runner import Outcome, run
+
+__all__ = ["EXPERIMENTS", "PRESETS", "Folder", "Outcome", "run"]

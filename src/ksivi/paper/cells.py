@@ -1,0 +1,109 @@
+"""A cell: one entry of the paper's tables and figures, as a value. What it trains, and what is measured of it."""
+
+import abc
+import dataclasses
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from .. import _archive, problems
+from ..comparison import Truth, know_truth
+from ..posterior import Posterior
+from ..problems import AbstractProblem
+
+REDRAWS = 10
+_TRUTH_KEY = 2024
+
+
+@dataclasses.dataclass(frozen=True)
+class Where:
+    """A problem by its name and options, so that it can be written down."""
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def make(self) -> AbstractProblem:
+        return _make(self)
+
+    def truth(self) -> Truth:
+        """Ten blocks of a thousand draws of the truth, the same for every cell."""
+        return _know(self)
+
+
+def where(name: str, **options: Any) -> Where:
+    return Where(name, tuple(sorted(options.items())))
+
+
+@functools.cache
+def _make(place: Where) -> AbstractProblem:
+    makers: dict[str, Any] = {
+        "banana": problems.banana,
+        "multimodal": problems.multimodal,
+        "x-shaped": problems.x_shaped,
+        "student-t": problems.student_t,
+        "waveform": problems.waveform,
+        "diffusion": problems.diffusion,
+    }
+    options = dict(place.options)
+    if place.name == "waveform" and options.pop("data", "generated") == "authors":
+        options["data"] = problems.locate("waveform.mat")
+    return makers[place.name](**options)
+
+
+@functools.cache
+def _know(place: Where) -> Truth:
+    return know_truth(jax.random.key(_TRUTH_KEY), place.make(), REDRAWS)
+
+
+@_archive.register
+class Runs(eqx.Module):
+    """What training leaves: posteriors by snapshot and run, the losses, and what it cost.
+
+    **Attributes:**
+
+    - `posteriors`: for each snapshot, one a run.
+    - `steps`: of the snapshots.
+    - `status`: how each run ended.
+    - `losses`: means over stretches of steps, for each run.
+    - `seconds`: of wall clock, compilation included.
+    - `seconds_a_step`: once compiled, for all runs together.
+    - `device`: what it ran on.
+    """
+
+    posteriors: tuple[tuple[Posterior, ...], ...]
+    steps: tuple[int, ...]
+    status: tuple[str, ...]
+    losses: Float[Array, "r t"]
+    seconds: float
+    seconds_a_step: float
+    device: str
+    notes: str = "{}"
+
+
+class Cell(abc.ABC):
+    """One cell. Subclasses are frozen dataclasses of plain values: the spec is what they hold."""
+
+    experiment: str
+    name: str
+
+    @abc.abstractmethod
+    def train(self) -> Runs:
+        """The part that wants an accelerator."""
+
+    @abc.abstractmethod
+    def measure(self, runs: Runs) -> dict[str, Any]:
+        """The part that wants a truth: numbers in lists and dicts."""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Everything that decides the numbers."""
+        assert dataclasses.is_dataclass(self)
+        return {"kind": type(self).__name__, **dataclasses.asdict(self)}
+
+
+def device() -> str:
+    """What this process computes on."""
+    return jax.devices()[0].device_kind

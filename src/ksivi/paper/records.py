@@ -1,0 +1,96 @@
+"""Records: one JSON file a cell, written when it is finished and never changed; and what training left for it."""
+
+import json
+import os
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .. import _archive
+from .cells import Cell, Runs
+
+_PACKAGES = ("ksivi", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "blackjax", "POT")
+
+
+class Folder:
+    """A folder of results: `records/` to keep and `trained/` to throw away."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def record(self, cell: Cell) -> dict[str, Any] | None:
+        """The finished record of a cell, if its spec is still the same."""
+        path = self._path(cell, "records", "json")
+        if not path.is_file():
+            return None
+        record = json.loads(path.read_text())
+        return record if record["spec"] == _plain(cell.spec) else None
+
+    def runs(self, cell: Cell) -> Runs | None:
+        """What an earlier training left, if the cell's spec is still the same."""
+        path = self._path(cell, "trained", "safetensors")
+        note = path.with_suffix(".json")
+        if not path.is_file() or not note.is_file() or json.loads(note.read_text()) != _plain(cell.spec):
+            return None
+        return _archive.read(path)
+
+    def keep(self, cell: Cell, runs: Runs) -> None:
+        """Stores what training left. The note comes last, so that a file without one is not finished."""
+        path = self._path(cell, "trained", "safetensors")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_suffix(".json").unlink(missing_ok=True)
+        _archive.write(path, runs)
+        _write(path.with_suffix(".json"), _plain(cell.spec))
+
+    def finish(self, cell: Cell, runs: Runs, numbers: dict[str, Any], measuring: float) -> None:
+        """Writes the record."""
+        record = {
+            "experiment": cell.experiment,
+            "cell": cell.name,
+            "spec": cell.spec,
+            "numbers": numbers,
+            "status": list(runs.status),
+            "notes": json.loads(runs.notes),
+            "seconds": {
+                "training": round(runs.seconds, 2),
+                "a_step": float(f"{runs.seconds_a_step:.4g}"),
+                "measuring": round(measuring, 2),
+            },
+            "device": runs.device,
+            "versions": versions(),
+            "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+        }
+        _write(self._path(cell, "records", "json"), record)
+
+    def records(self) -> list[dict[str, Any]]:
+        """All finished records, in the order of their names."""
+        return [json.loads(path.read_text()) for path in sorted(self.path.glob("records/*/*.json"))]
+
+    def _path(self, cell: Cell, kind: str, suffix: str) -> Path:
+        return self.path / kind / cell.experiment / f"{cell.name}.{suffix}"
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """As it comes back from JSON."""
+    return json.loads(json.dumps(value))
+
+
+def _write(path: Path, value: Any) -> None:
+    """Writes a file whole or not at all: a line a key, short lists on one line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(part)}" for key, part in value.items())
+    draft = path.with_suffix(".tmp")
+    draft.write_text("{\n" + lines + "\n}\n")
+    os.replace(draft, path)

@@ -1,0 +1,102 @@
+"""Gradient noise and smoothness against closed forms."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ksivi
+from ksivi.diagnostics import gradient_variance, jacobian_lipschitz, jacobian_norms
+from ksivi.families import MLP, SemiImplicit, trainable
+
+KEY = jax.random.key(0)
+
+
+def normal():
+    return ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+
+
+def identity(x):
+    return x
+
+
+def test_gradient_variance_of_a_closed_form():
+    """SIVI without auxiliary z on N(0, I) from N(m, σ² I): g_m = mean x, g_{log σ²} = −½ + ½ mean σ ξ x."""
+    m, var, n = jnp.array([0.5, -1.0]), 0.49, 8
+    family = SemiImplicit.location_scale(2, loc=m, log_var=np.log(var))
+    variance, error = gradient_variance(KEY, ksivi.SIVI(n, num_mixing=0), normal(), family, 2_000)
+    # Var(σ ξ (m + σ ξ)) = σ² m² + 2 σ⁴
+    exact = (2 * var + 0.25 * float(jnp.sum(var * m**2 + 2 * var**2))) / n
+    assert abs(variance - exact) < 4 * error
+    assert error < 0.05 * exact
+
+
+def test_gradient_variance_equals_that_of_stored_gradients():
+    family = SemiImplicit.location_scale(2, loc=0.5, log_var=0.3)
+    objective, target = ksivi.KSIVI(estimator="u-statistic", num_samples=10), normal()
+    params, frozen = eqx.partition(family, trainable(family))
+
+    def gradient(key):
+        loss = lambda p: objective.loss(eqx.combine(p, frozen), None, objective.draw(key, target, family), target, 0)[0]  # noqa: E731
+        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(jax.grad(loss)(params))])
+
+    stored = np.asarray(jax.jit(jax.vmap(gradient))(jax.random.split(jax.random.key(1), 4_000)), np.float64)
+    squares = np.sum((stored - stored.mean(0)) ** 2, axis=1)
+    variance, error = gradient_variance(KEY, objective, target, family, 2_000)
+    assert abs(variance - squares.mean()) < 4 * np.hypot(error, squares.std() / np.sqrt(len(squares)))
+
+
+def test_gradient_variance_serves_objectives_with_a_state_and_schedules():
+    family, annealing = SemiImplicit.location_scale(2), ksivi.Annealing(start=0.1, horizon=100)
+    assert gradient_variance(KEY, ksivi.SIVISM(10, (4,)), normal(), family, 5)[0] > 0
+    early, late = (
+        gradient_variance(KEY, ksivi.SIVI(10, 0, annealing=annealing), normal(), family, 50, step=step)[0]
+        for step in (0, 1_000)
+    )
+    assert early < late
+
+
+def test_jacobian_norms_of_a_linear_network():
+    """μ = z W + b has ‖J‖² = d (‖z‖² + 1), and a J that does not depend on the parameters."""
+    a, b = (MLP(jax.random.key(k), (3, 4)) for k in range(2))
+    z = jax.random.normal(KEY, (7, 3))
+    np.testing.assert_allclose(jacobian_norms(a, z), np.sqrt(4 * (np.sum(z**2, axis=1) + 1)), rtol=1e-5)
+    np.testing.assert_array_equal(jacobian_lipschitz(a, b, z), 0)
+
+
+def test_jacobian_norms_of_two_linear_layers():
+    """‖J‖² = ‖W₂‖² (‖z‖² + 1) + d (‖h‖² + 1); where W₂ alone moves, J moves by √(‖z‖² + 1) times as much."""
+    net = MLP(KEY, (3, 5, 2), identity)
+    z = jax.random.normal(KEY, (7, 3))
+    hidden = z @ net.weights[0] + net.biases[0][None]
+    ahead = np.sum(z**2, axis=1) + 1
+    exact = np.sum(net.weights[1] ** 2) * ahead + 2 * (np.sum(hidden**2, axis=1) + 1)
+    np.testing.assert_allclose(jacobian_norms(net, z), np.sqrt(exact), rtol=1e-5)
+    moved = eqx.tree_at(lambda n: n.weights[1], net, net.weights[1] + jax.random.normal(KEY, (5, 2)))
+    np.testing.assert_allclose(jacobian_lipschitz(net, moved, z), np.sqrt(ahead), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: gradient_variance(KEY, None, normal(), SemiImplicit.location_scale(2)), "objective must be one of"),
+        (lambda: gradient_variance(KEY, ksivi.SIVI(), None, None), "target and family must be"),
+        (
+            lambda: gradient_variance(KEY, ksivi.SIVI(), normal(), SemiImplicit.location_scale(2), 1),
+            "num_repeats must be a whole number of at least 2, got 1",
+        ),
+        (lambda: jacobian_norms(MLP(KEY, (3, 2)), jnp.ones(3)), r"z must be an array of shape \(n, d\)"),
+        (
+            lambda: jacobian_lipschitz(MLP(KEY, (3, 2)), MLP(KEY, (3, 2)), jnp.ones((1, 3))),
+            "must differ in their parameters",
+        ),
+        (
+            lambda: jacobian_lipschitz(MLP(KEY, (3, 2)), MLP(KEY, (3, 4, 2)), jnp.ones((1, 3))),
+            "must have parameters of the same shapes",
+        ),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
