@@ -105,5 +105,5 @@ class Cell(abc.ABC):
 
 
 def device() -> str:
-    """What this process computes on."""
-    return jax.devices()[0].device_kind
+    """What this process computes on, and with."""
+    return f"{jax.devices()[0].device_kind}, JAX {jax.__version__}"

@@ -46,7 +46,7 @@ def waveform(preset: str) -> list[Cell]:
     plans = {method: paper_plan(method, "waveform", 22) for method in TRAINED}
     sizes: dict[str, Any] = {"learning_rates": STEP_SIZES, "snapshots": (10_000,)}
     cells: list[Cell] = [
-        cell("ksivi", plans["ksivi"]),
+        dataclasses.replace(cell("ksivi", plans["ksivi"], snapshots=(16_000, 17_000, 18_000, 19_000)), seeds=10),
         cell("ksivi-u", plans["ksivi-u"], snapshots=(10_000, 20_000)),
         cell("sivi", plans["sivi"]),
         cell("sivi-sm", plans["sivi-sm"]),
@@ -63,7 +63,7 @@ def waveform(preset: str) -> list[Cell]:
 
 def _chains(method: str, place: Where, warmup: int, options: tuple) -> Sampling:
     options = (("num_draws", 1), ("num_warmup", warmup), *options, ("thin", 1))
-    return Sampling("waveform", method, place, method, options, 1_000, 1, ("sliced-w2",), ("draws",))
+    return Sampling("waveform", method, place, method, options, 1_000, 1, ("sliced-w2",), ("all-draws",))
 
 
 def smoothness(preset: str) -> list[Cell]:
@@ -135,13 +135,9 @@ def _network(setup: Setup, method: Method) -> TrainedNetworks:
     )
     name = f"{setup.data}-{setup.splits}-{setup.form}-{method}"
     ours = method in OURS
-    cell = TrainedNetworks("bnn", name, setup, 10, plan, NETWORK_RATES, (0.01, 1.0) if ours else ())
-    if not ours or setup.form == "paper":
-        return cell
-    # As the released code has it: its learning rate, the weight that it marks for the set, its biased minibatches.
-    weight = 1.0 if setup.data in ("yacht", "wine") else 0.01
-    plan = plan.but(shared_rows=True)
-    return dataclasses.replace(cell, plan=plan, learning_rates=(1e-3,), weights=(weight,), pretrained_on="dev")
+    # The released code's minibatch is one for both batches of samples.
+    plan = plan.but(shared_rows=ours and setup.form == "released")
+    return TrainedNetworks("bnn", name, setup, 10, plan, NETWORK_RATES, (1.0, 10.0) if ours else ())
 
 
 def _smoke_network(cell: Cell) -> Cell:
@@ -172,13 +168,18 @@ def _smoke(cell: Cell) -> Cell:
     """The same cell with a two-hundredth of the steps, small batches and two seeds."""
     if isinstance(cell, Sampling):
         options = tuple((k, max(1, v // 200) if k in ("num_warmup", "num_steps") else v) for k, v in cell.options)
-        return dataclasses.replace(cell, options=options, num_points=100, seeds=min(2, cell.seeds))
+        return dataclasses.replace(cell, options=options, num_points=100, seeds=1, measured=_few(cell.measured))
     assert isinstance(cell, Training)
     steps = max(20, cell.plan.num_steps // 200)
     snapshots = tuple(dict.fromkeys(max(1, steps * s // cell.plan.num_steps) for s in cell.snapshots[::4]))
     plan = cell.plan.but(num_steps=steps, num_samples=50, log_density_share=None)
-    measured = tuple("kl-few" if name == "kl" else name for name in cell.measured)
-    return dataclasses.replace(cell, plan=plan, seeds=min(2, cell.seeds), snapshots=snapshots, measured=measured)
+    seeds, measured = min(2, cell.seeds), _few(cell.measured)
+    return dataclasses.replace(cell, plan=plan, seeds=seeds, snapshots=snapshots, measured=measured)
+
+
+def _few(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The measures that take long, on few draws."""
+    return tuple({"kl": "kl-few", "boxed": "boxed-few"}.get(name, name) for name in names)
 
 
 EXPERIMENTS = {

@@ -81,11 +81,11 @@ def _mmd(key: Array, problem: Where, source: Source) -> Numbers:
     return {"mmd": float(np.mean([mmd(x, y) if np.isfinite(np.asarray(x)).all() else math.inf for x, y in pairs]))}
 
 
-def _boxed(key: Array, problem: Where, source: Source) -> Numbers:
-    """Squared-cost transport inside boxes, a thousand draws against ten thousand, the mean over ten redraws."""
+def _boxed(redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """Squared-cost transport inside boxes, a thousand draws against ten thousand, the mean over some redraws."""
     draw_key, truth_key = jax.random.split(key)
-    truths = [problem.make().reference(k, 10 * _NUM_DRAWS) for k in jax.random.split(truth_key, REDRAWS)]
-    pairs = list(zip(source.blocks(draw_key), truths, strict=True))
+    truths = [problem.make().reference(k, 10 * _NUM_DRAWS) for k in jax.random.split(truth_key, redraws)]
+    pairs = list(zip(source.blocks(draw_key)[:redraws], truths, strict=True))
     return {f"boxed_{a}": float(np.mean([boxed_wasserstein(x, y, a) for x, y in pairs])) for a in HALF_WIDTHS}
 
 
@@ -95,7 +95,8 @@ MEASURES: dict[str, Callable[[Array, Where, Source], Numbers]] = {
     "kl": functools.partial(_kl, _MANY),
     "kl-few": functools.partial(_kl, _NUM_DRAWS),
     "mmd": _mmd,
-    "boxed": _boxed,
+    "boxed": functools.partial(_boxed, REDRAWS),
+    "boxed-few": functools.partial(_boxed, 1),
 }
 
 
@@ -114,6 +115,11 @@ def _draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     """A thousand draws of the first seven coordinates, and of the truth."""
     draws = snapshots[-1].sample(jax.random.key(_KEY), _NUM_DRAWS)
     return {"draws": rounded(draws[:, :7], 4), "truth": rounded(problem.truth().blocks[0][:, :7], 4)}
+
+
+def _all_draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """A thousand draws, for what is measured between two cells."""
+    return {"draws": rounded(snapshots[-1].sample(jax.random.key(_KEY), _NUM_DRAWS), 4)}
 
 
 def _correlations(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
@@ -155,6 +161,7 @@ def _family(posterior: Posterior) -> SemiImplicit:
 SHOWN: dict[str, Callable[[Where, list[Posterior]], dict[str, Any]]] = {
     "histogram": _histogram,
     "draws": _draws,
+    "all-draws": _all_draws,
     "correlations": _correlations,
     "band": _band,
     "smoothness": _smoothness,

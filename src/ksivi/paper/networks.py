@@ -122,27 +122,20 @@ class TrainedNetworks(_Networks):
     **Attributes:**
 
     - `learning_rates`, `weights`: to choose from; the weights are of KSIVI's log density.
-    - `pretraining`: steps on the squared error of the mean prediction.
-    - `pretrained_on`: "train", or "dev" as in the released code, whose development rows then say little of a setting.
+    - `pretraining`: steps on the squared error of the mean prediction. It sees training rows; the released code takes
+        the development rows, whose error then says little of a setting.
     """
 
     plan: Plan
     learning_rates: tuple[float, ...]
     weights: tuple[float, ...] = ()
     pretraining: int = 100
-    pretrained_on: str = "train"
 
     def _fits(self):
-        tried, rate, weight = self._chosen()
+        tried, rate, weight = _choose(dataclasses.replace(self, name="", setup=self.setup.to_choose_on()))
         problems = self.setup.problems(self.seeds)
         fits = self._train(problems, list(range(self.seeds)), [rate] * self.seeds, [weight] * self.seeds)
         return fits, {"learning_rate": rate, "weight": weight, "tried": tried}
-
-    def _chosen(self) -> tuple[list[dict[str, Any]], float, float | None]:
-        """What was tried, and the learning rate and weight that are best, or the only ones."""
-        if len(self.learning_rates) * max(1, len(self.weights)) == 1:
-            return [], self.learning_rates[0], self.weights[0] if self.weights else None
-        return _choose(dataclasses.replace(self, name="", setup=self.setup.to_choose_on()))
 
     def _train(self, problems: list[BNN], seeds: list[int], rates: list[float], weights: list[float | None]):
         """Runs at once, each on a problem of its own, at its own rate and weight."""
@@ -159,8 +152,7 @@ class TrainedNetworks(_Networks):
     def _pretrain(self, keys, problems: list[BNN]) -> list[SemiImplicit]:
         objectives: list[AbstractObjective] = []
         for problem in problems:
-            x, y = (problem.x_dev, problem.y_dev) if self.pretrained_on == "dev" else _some_rows(problem)
-            objectives.append(MeanPrediction(problem.predict, x, y, self.plan.num_samples))
+            objectives.append(MeanPrediction(problem.predict, *_some_rows(problem), self.plan.num_samples))
         family = functools.partial(self.plan.family, dim=problems[0].target.dim)
         targets = [problem.target for problem in problems]
         fits = train(keys, targets, family, objectives, learning_rate=0.01, num_steps=self.pretraining, progress=False)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import math
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..training import Chunk
 from . import measures
 from .cells import Cell, Runs, Where, device
 
+_LONGEST_CHUNK = 1_000
 _POINTS = 200
 """Of a loss curve."""
 
@@ -60,7 +62,9 @@ class Training(Cell):
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         keeper = _Keeper(self.snapshots)
         target = self.problem.make().target
-        fits = self.plan.train(keys, target, learning_rate=jnp.asarray(rates), callbacks=[keeper], chunk_size=1_000)
+        fits = self.plan.train(
+            keys, target, learning_rate=jnp.asarray(rates), callbacks=[keeper], chunk_size=self._chunk()
+        )
         posteriors = (*keeper.posteriors, tuple(fit.posterior for fit in fits))
         steps = (*keeper.steps, self.plan.num_steps)
         return Runs(
@@ -72,6 +76,11 @@ class Training(Cell):
             keeper.seconds_a_step(),
             device(),
         )
+
+    def _chunk(self) -> int:
+        """Steps between looks, so that every snapshot falls on one."""
+        common = math.gcd(self.plan.num_steps, *self.snapshots)
+        return max(size for size in range(1, min(common, _LONGEST_CHUNK) + 1) if common % size == 0)
 
     def measure(self, runs: Runs) -> dict[str, Any]:
         rows = []

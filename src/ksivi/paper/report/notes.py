@@ -1,0 +1,56 @@
+"""Marks beside numbers: as good as the paper's or not, and the footnote that says why not."""
+
+import fnmatch
+import re
+from collections.abc import Mapping
+
+from .shelf import Entry, Spread
+
+RULE = (
+    "Marks compare KSIVI's numbers with the paper's, rounded as the paper rounds. ✓: our mean is at least as good. "
+    "≈: it is not, but our mean less one standard deviation over the runs is. ✗: that is not as good either; a "
+    "footnote says why where we know."
+)
+
+
+def verdict(ours: Spread, paper: float, decimals: int) -> str:
+    """✓, ≈ or ✗, by the rule. A run without a finite number fails it."""
+    if ours.lost:
+        return "✗"
+    if round(ours.mean, decimals) <= paper:
+        return "✓"
+    return "≈" if round(ours.mean - ours.sd, decimals) <= paper else "✗"
+
+
+class Notes:
+    """The remarks that a page has used so far, and what it found without one."""
+
+    def __init__(self, remarks: Mapping[str, str]):
+        self.remarks = remarks
+        self.used: dict[str, str] = {}
+        self.unexplained: list[str] = []
+
+    def mark(self, entry: Entry, ours: Spread | None) -> str:
+        """What stands behind a number. Rivals get no marks, but footnotes where they are not as good either."""
+        if ours is None or entry.paper is None:
+            return ""
+        judged, found = "ksivi" in entry.cell, verdict(ours, entry.paper, entry.decimals)
+        pointer = self._pointer(entry.path) if found == "✗" else ""
+        if judged and found == "✗" and not pointer and entry.path not in self.unexplained:
+            self.unexplained.append(entry.path)
+        return (f" {found}" if judged else "") + pointer
+
+    def footnotes(self) -> list[str]:
+        return [f"[^{name}]: {text}" for name, text in self.used.items()]
+
+    def _pointer(self, path: str) -> str:
+        key = next((key for key in self.remarks if _fits(path, key)), None)
+        if key is None:
+            return ""
+        name = re.sub(r"[^a-z0-9]+", "-", key.lower()).strip("-")
+        self.used[name] = self.remarks[key]
+        return f"[^{name}]"
+
+
+def _fits(path: str, key: str) -> bool:
+    return fnmatch.fnmatchcase(path, key) or fnmatch.fnmatchcase(path, f"{key}/*")

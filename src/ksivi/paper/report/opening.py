@@ -1,0 +1,76 @@
+"""How the page begins: what it is, what made it, how long that took, and how to read it."""
+
+from ..experiments import EXPERIMENTS
+from . import text
+from .notes import RULE
+from .page import Page
+from .shelf import Record, Shelf
+
+
+def section(page: Page) -> None:
+    shelf = page.shelf
+    page.say("# The paper's experiments, run with ksivi")
+    if shelf.preset == "smoke":
+        page.say("**A smoke run: a fraction of the work on smaller problems. Its numbers mean nothing.**")
+    page.say(
+        "Every table and figure of *Kernel Semi-Implicit Variational Inference* (ICML 2024), our numbers beside the "
+        "paper's. This page and its figures are made from the records alone, one JSON file a cell; running the report "
+        "again makes the same files, byte for byte.",
+        "```bash\n" + "\n".join(_commands(shelf.preset)) + "\n```",
+        _made_with(shelf),
+    )
+    _times(page)
+    page.say(
+        "**How to read the tables.** Numbers are means ± one standard deviation over runs, which differ by their "
+        f"seeds. {RULE} † marks numbers some of whose runs diverged, and were stopped and measured at their last "
+        "good parameters. “–” is a number that the paper does not have, or a cell that has not run. *Truth against "
+        "itself* is the floor: the same measure of exact or NUTS draws against others of them, below which no "
+        "method can be expected."
+    )
+
+
+def _commands(preset: str) -> list[str]:
+    options = "" if preset == "paper" else f" --preset {preset}"
+    return [f"ksivi paper run all{options}", "ksivi paper report"]
+
+
+def _made_with(shelf: Shelf) -> str:
+    records = list(shelf.records.values())
+    if not records:
+        return "There are no records yet."
+    devices = _counted(record["device"] for record in records)
+    names = sorted({name for record in records for name in record["versions"]}, key=str.lower)
+    versions = [
+        f"{name} {' and '.join(sorted({r['versions'][name] for r in records if name in r['versions']}))}"
+        for name in names
+    ]
+    dates = sorted({record["finished"] for record in records})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    return f"Trained on {devices}; finished {when}; measured with {', '.join(versions)}."
+
+
+def _counted(devices) -> str:
+    """ "NVIDIA H200 (60 cells), cpu (3 cells)"."""
+    found = list(devices)
+    return ", ".join(f"{name} ({text.count(found.count(name), 'cell')})" for name in sorted(set(found)))
+
+
+def _times(page: Page) -> None:
+    rows = [_time_row(name, page.shelf.of(name), _planned(page.shelf, name)) for name in EXPERIMENTS]
+    rows.append(_time_row("**all**", list(page.shelf.records.values()), len(page.shelf.cells)))
+    page.say(
+        "Time on the device: wall clock of the training of each cell, compilation included, summed. Cells may have "
+        "shared the device, which makes each of them slower."
+    )
+    page.table(("experiment", "cells", "finished", "training, s", "training of UIVI, s"), rows)
+
+
+def _planned(shelf: Shelf, experiment: str) -> int:
+    return sum(name == experiment for name, _ in shelf.cells)
+
+
+def _time_row(name: str, records: list[Record], planned: int) -> list[str]:
+    seconds = {True: 0.0, False: 0.0}
+    for record in records:
+        seconds[record["spec"].get("plan", {}).get("method") == "uivi"] += record["seconds"]["training"]
+    return [name, f"{planned}", f"{len(records)}", f"{seconds[False]:,.0f}", f"{seconds[True]:,.0f}"]

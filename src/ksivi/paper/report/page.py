@@ -1,0 +1,63 @@
+"""A page that sections write on: text, tables and figures, in their order."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from . import text
+from .notes import Notes
+from .shelf import Entry, Shelf
+
+
+class Page:
+    """What sections need: the records, the marks, and a place for words and figures.
+
+    **Attributes:**
+
+    - `figures`: the folder of the figures.
+    - `link`: that folder as the page names it.
+    """
+
+    def __init__(self, shelf: Shelf, notes: Notes, figures: Path = Path(), link: str = ""):
+        self.shelf, self.notes = shelf, notes
+        self.figures, self.link = figures, link
+        self.blocks: list[str] = []
+
+    def say(self, *paragraphs: str) -> None:
+        self.blocks.extend(paragraphs)
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> None:
+        self.say(text.table(header, rows, words))
+
+    def figure(self, name: str, caption: str, shown: Sequence, draw: Callable[[Path], None]) -> None:
+        """Draws a figure, unless there is nothing to show on it. Its name is what a reader without images sees."""
+        if not shown:
+            self.say(f"*(No figure yet: {caption})*")
+            return
+        self.figures.mkdir(parents=True, exist_ok=True)
+        draw(self.figures / f"{name}.png")
+        self.say(f"![{name.replace('-', ' ')}]({self.link}/{name}.png)", f"*{caption}*")
+
+    def ours(self, entry: Entry) -> str:
+        """Our number, with its mark."""
+        found = self.shelf.spread(entry)
+        return text.spread(found, entry.decimals) + self.notes.mark(entry, found)
+
+    def paper(self, entry: Entry) -> str:
+        return text.fixed(entry.paper, entry.decimals)
+
+    def beside(self, entry: Entry) -> list[str]:
+        """Our number and the paper's."""
+        return [self.ours(entry), self.paper(entry)]
+
+    def floor(self, entries: Iterable[Entry]) -> str:
+        """The floor, from the first record that has it."""
+        found = (self.shelf.floor(entry) for entry in entries)
+        return text.number(next((one for one in found if one is not None), None))
+
+    def runs(self, entries: Iterable[Entry]) -> str:
+        """How many runs entries are of, in words."""
+        return text.runs(self.shelf.spread(entry) for entry in entries)
+
+    def count(self, entry: Entry) -> str:
+        found = self.shelf.spread(entry)
+        return text.NOTHING if found is None else str(len(found.values))

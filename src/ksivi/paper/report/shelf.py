@@ -1,0 +1,122 @@
+"""Records by their cells, and the numbers in them."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..cells import Cell
+from ..experiments import EXPERIMENTS
+
+Record = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """A number of several runs; None for a run whose number is not finite."""
+
+    values: tuple[float | None, ...]
+    diverged: int = 0
+
+    @property
+    def finite(self) -> list[float]:
+        return [value for value in self.values if value is not None]
+
+    @property
+    def lost(self) -> int:
+        return len(self.values) - len(self.finite)
+
+    @property
+    def mean(self) -> float:
+        return float(np.mean(self.finite)) if self.finite else math.inf
+
+    @property
+    def sd(self) -> float:
+        return float(np.std(self.finite, ddof=1)) if len(self.finite) > 1 else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A number of a table: where it is in the records, and what the paper has for it.
+
+    **Attributes:**
+
+    - `step`, `rate`: which snapshot and which learning rate, where a cell has several; the last step otherwise.
+    - `decimals`: as many as the paper prints.
+    """
+
+    experiment: str
+    cell: str
+    field: str = "sliced_w2"
+    paper: float | None = None
+    decimals: int = 4
+    step: int | None = None
+    rate: float | None = None
+
+    @property
+    def path(self) -> str:
+        """Its name among the remarks."""
+        parts = [self.experiment, self.cell, None if self.field == "sliced_w2" else self.field, self.rate, self.step]
+        return "/".join(str(part) for part in parts if part is not None)
+
+
+class Shelf:
+    """All records there are, and all cells that there should be."""
+
+    def __init__(self, records: Iterable[Record], preset: str = "paper"):
+        self.preset = preset
+        self.records = {(record["experiment"], record["cell"]): record for record in records}
+        self.cells = {(c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)}
+
+    def get(self, experiment: str, cell: str) -> Record | None:
+        return self.records.get((experiment, cell))
+
+    def of(self, experiment: str) -> list[Record]:
+        return [record for (name, _), record in self.records.items() if name == experiment]
+
+    def expects(self, experiment: str, cell: str) -> bool:
+        """Whether the preset has such a cell."""
+        return (experiment, cell) in self.cells
+
+    def steps(self, experiment: str, cell: str) -> list[int]:
+        """Of the snapshots and the end."""
+        record = self.get(experiment, cell)
+        return sorted({row["step"] for row in record["numbers"]["rows"] if "step" in row}) if record else []
+
+    def spread(self, entry: Entry) -> Spread | None:
+        """Over the runs; None where there is no such record or number."""
+        record = self.get(entry.experiment, entry.cell)
+        rows = _rows(record, entry) if record else []
+        values = tuple(row[entry.field] for row, _ in rows if entry.field in row)
+        return Spread(values, sum(status.startswith("diverged") for _, status in rows)) if values else None
+
+    def floor(self, entry: Entry) -> float | None:
+        """The same number of the truth against other draws of it."""
+        record = self.get(entry.experiment, entry.cell)
+        return record["numbers"].get("floor", {}).get(entry.field) if record else None
+
+    def shown(self, experiment: str, cell: str, name: str) -> dict[str, Any] | None:
+        """What a cell keeps for a figure."""
+        record = self.get(experiment, cell)
+        return record["numbers"].get("shown", {}).get(name) if record else None
+
+    def missing(self) -> list[Cell]:
+        return [cell for key, cell in self.cells.items() if key not in self.records]
+
+    def outdated(self) -> list[Record]:
+        """Records of cells that the experiments do not have any more, or have with other settings."""
+        wanted = {key: json.loads(json.dumps(cell.spec)) for key, cell in self.cells.items()}
+        return [record for key, record in self.records.items() if wanted.get(key) != record["spec"]]
+
+
+def _rows(record: Record, entry: Entry) -> list[tuple[dict[str, Any], str]]:
+    """The rows of an entry's step and learning rate, each with how its run ended."""
+    rows, status = record["numbers"]["rows"], record["status"] or [""]
+    pairs = [(row, status[i % len(status)]) for i, row in enumerate(rows)]
+    last = max((row.get("step", 0) for row in rows), default=0)
+    step = last if entry.step is None else entry.step
+    pairs = [(row, how) for row, how in pairs if row.get("step", step) == step]
+    return [(row, how) for row, how in pairs if entry.rate is None or row["learning_rate"] == entry.rate]

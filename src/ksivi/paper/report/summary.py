@@ -1,0 +1,55 @@
+"""The headline: KSIVI's numbers beside the paper's."""
+
+from collections.abc import Iterable
+
+from ..experiments import UCI
+from ..remarks import REMARKS
+from . import diffusion, networks, student_t, text, waveform
+from .notes import RULE, Notes
+from .page import Page
+from .shelf import Entry, Record, Shelf
+
+WHICH = (
+    "KSIVI with the vanilla estimator, as the paper runs it. The diffusion has the released code's drift; networks "
+    "have the released split, in the released code's form."
+)
+
+
+def headline(records: Iterable[Record]) -> str:
+    """The headline table in Markdown, with its rule and its footnotes, to stand alone.
+
+    **Arguments:**
+
+    - `records`: as `Folder.records` gives them, of the preset "paper".
+
+    ```python
+    from pathlib import Path
+    from ksivi.paper import Folder, headline
+
+    print(headline(Folder(Path("results/paper")).records()))
+    ```
+    """
+    page = Page(Shelf(records), Notes(REMARKS))
+    return "\n\n".join([table(page), WHICH, RULE, *page.notes.footnotes()]) + "\n"
+
+
+def table(page: Page) -> str:
+    rows = [
+        [name, *page.beside(entry), page.floor([entry]), page.count(entry)]
+        for name, entry in _entries()
+        if page.shelf.expects(entry.experiment, entry.cell)
+    ]
+    return text.table(("KSIVI on", "ours", "paper", "truth against itself", "runs"), rows)
+
+
+def _entries() -> list[tuple[str, Entry]]:
+    entries = [("logistic regression (waveform), sliced W₂", waveform.entry("ksivi"))]
+    for dim in diffusion.DIMS:
+        entries.append((f"conditioned diffusion, d = {dim}, sliced W₂", diffusion.entry(dim, "released", "ksivi")))
+    for half in student_t.HALF_WIDTHS:
+        entries.append((f"Student-t, Riesz kernel, half-width {half}, W₂²", student_t.entry("ksivi-riesz", half)))
+    for field in ("rmse", "nll"):
+        for data in UCI:
+            entry = networks.entry(data, "released", "released", "ksivi", field)
+            entries.append((f"network, {data}, test {field.upper()}", entry))
+    return entries

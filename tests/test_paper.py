@@ -1,0 +1,232 @@
+"""The paper's experiments: their settings, their cells, the runner and its records."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ksivi import paper
+from ksivi.comparison import Plan, paper_plan
+from ksivi.paper.cells import where
+from ksivi.paper.estimators import Estimators
+from ksivi.paper.measures import floors, rounded
+from ksivi.paper.networks import SampledNetworks, Setup, TrainedNetworks
+from ksivi.paper.training import Sampling, Training
+
+TINY = Plan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
+
+
+def tiny(**changes):
+    return dataclasses.replace(
+        Training("toys", "tiny", where("multimodal"), TINY, 2, snapshots=(20,), measured=("kl-few",)), **changes
+    )
+
+
+def main(capsys, *arguments):
+    from ksivi.cli import app
+
+    with pytest.raises(SystemExit) as exit:
+        app(["paper", *map(str, arguments)])
+    return exit.value.code, capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("method", "problem", "dim", "settings"),
+    [
+        ("ksivi", "banana", 2, (500, 50_000, 1e-3, 0.99, 1_000, -1.386, -20, 3, (50, 50))),
+        ("ksivi", "x-shaped", 2, (500, 50_000, 1e-3, 0.99, 1_000, 0, -20, 3, (50, 50))),
+        ("ksivi", "waveform", 22, (100, 20_000, 1e-3, 0.999, 3_000, -5, -20, 10, (100, 100))),
+        ("ksivi-u", "waveform", 22, (100, 40_000, 1e-3, 0.999, 3_000, -2, -20, 10, (100, 100))),
+        ("ksivi", "diffusion", 50, (128, 100_000, 2e-4, 0.99, 10_000, -2, -12, 100, (128, 128))),
+        ("sivi", "diffusion", 200, (128, 100_000, 1e-4, 0.99, 10_000, -2, -12, 100, (128, 128))),
+        ("sivi", "waveform", 22, (100, 20_000, 1e-2, 0.999, 3_000, 0, -20, 10, (100, 100))),
+    ],
+)
+def test_settings_are_the_papers(method, problem, dim, settings):
+    plan = paper_plan(method, problem, dim)
+    names = ("num_samples", "num_steps", "learning_rate", "b2", "decay_every", "log_var", "min_log_var")
+    assert tuple(getattr(plan, name) for name in (*names, "mixing_dim", "hidden")) == settings
+
+
+def test_learning_rates_fall_by_stairs():
+    """×0.9 every 1,000 steps, as a function of the rate, so that rates can be batched."""
+    optimizer = paper_plan("ksivi", "banana", 2)._adam(jnp.asarray(1e-3))
+    state = optimizer.init(jnp.zeros(()))
+    sizes = {}
+    for step in range(2_002):
+        update, state = jax.jit(optimizer.update)(jnp.ones(()), state)
+        sizes[step] = float(-update)
+    assert sizes[999] == pytest.approx(1e-3, rel=1e-3)
+    assert sizes[1_000] == pytest.approx(9e-4, rel=1e-3)
+    assert sizes[2_001] == pytest.approx(8.1e-4, rel=1e-3)
+
+
+@pytest.mark.parametrize("preset", paper.PRESETS)
+def test_cells_are_values_with_names_of_their_own(preset):
+    cells = [cell for make in paper.EXPERIMENTS.values() for cell in make(preset)]
+    names = [(cell.experiment, cell.name) for cell in cells]
+    assert len(set(names)) == len(names)
+    for cell in cells:
+        assert json.loads(json.dumps(cell.spec))["name"] == cell.name
+        assert cell == dataclasses.replace(cell)
+        assert hash(cell) == hash(dataclasses.replace(cell))
+
+
+def test_the_paper_preset_has_every_experiment_of_the_paper():
+    cells = {(c.experiment, c.name): c for make in paper.EXPERIMENTS.values() for c in make("paper")}
+    for toy in ("banana", "multimodal", "x-shaped"):
+        for method in ("ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi", "ksivi-imq"):
+            assert cells["toys", f"{toy}-{method}"].seeds == 5
+    assert cells["waveform", "step-sizes-ksivi"].learning_rates == (1e-5, 1e-4, 1e-3, 5e-3, 8e-3)
+    for dim in (50, 100, 200):
+        assert cells["diffusion", f"{dim}-released-ksivi"].plan.num_steps == 100_000
+    for data in ("boston", "concrete", "power", "wine", "yacht", "protein"):
+        for method in ("ksivi", "ksivi-u", "sivi", "sivi-sm", "sgld", "svgd"):
+            assert all(
+                cells["bnn", f"{data}-{kind}-{method}"].seeds == 10 for kind in ("released-paper", "random-paper")
+            )
+    assert cells["student-t", "ksivi-riesz"].seeds == 10
+
+
+def test_a_finished_cell_is_not_run_again(tmp_path):
+    folder, cell = paper.Folder(tmp_path), tiny()
+    assert [outcome.state for outcome in paper.run([cell], folder)] == ["measured"]
+    record = folder.record(cell)
+    assert [outcome.state for outcome in paper.run([cell], folder)] == ["kept"]
+    assert record["spec"] == json.loads(json.dumps(cell.spec))
+    assert {"jax", "numpy", "python"} <= set(record["versions"])
+    assert record["seconds"]["training"] > 0
+    rows = record["numbers"]["rows"]
+    assert [(row["seed"], row["step"]) for row in rows] == [(0, 20), (1, 20), (0, 40), (1, 40)]
+    assert folder.record(tiny(seeds=3)) is None
+
+
+def test_training_and_measuring_apart_give_the_same_numbers(tmp_path):
+    """As on two machines; and the same cell run twice has the same numbers."""
+    together, apart = paper.Folder(tmp_path / "a"), paper.Folder(tmp_path / "b")
+    paper.run([tiny()], together)
+    assert [outcome.state for outcome in paper.run([tiny()], apart, train_only=True)] == ["trained"]
+    assert apart.record(tiny()) is None
+    paper.run([tiny()], apart)
+    assert apart.record(tiny())["numbers"] == together.record(tiny())["numbers"]
+
+
+def test_training_of_another_spec_is_not_measured(tmp_path):
+    folder = paper.Folder(tmp_path)
+    paper.run([tiny()], folder, train_only=True)
+    assert folder.runs(tiny()) is not None
+    assert folder.runs(tiny(plan=TINY.but(learning_rate=2e-3))) is None
+
+
+def test_a_batch_of_rates_is_the_single_runs(tmp_path):
+    batch = tiny(learning_rates=(1e-3, 1e-2), seeds=1)
+    rows = batch.measure(batch.train())["rows"]
+    single = tiny(plan=TINY.but(learning_rate=1e-2), seeds=1)
+    last = [row for row in rows if row["learning_rate"] == 1e-2]
+    np.testing.assert_allclose(
+        [r["kl"] for r in last], [r["kl"] for r in single.measure(single.train())["rows"]], rtol=1e-3
+    )
+
+
+def test_a_cell_that_cannot_run_does_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setenv("KSIVI_DATA", str(tmp_path))
+    monkeypatch.setattr("ksivi.problems.data.SOURCES", {"waveform.mat": ksivi_source()})
+    missing = dataclasses.replace(tiny(), name="missing", problem=where("waveform", data="authors"))
+    states = [outcome.state for outcome in paper.run([missing, tiny()], paper.Folder(tmp_path))]
+    assert states[0].startswith("could not run: waveform.mat is not here")
+    assert states[1] == "measured"
+
+
+def ksivi_source():
+    from ksivi.problems.data import Source
+
+    return Source("the split")
+
+
+def test_particles_and_chains_are_cells_too(tmp_path):
+    options = (("num_steps", 20), ("rate", 1e-2))
+    cell = Sampling("student-t", "mied", where("student-t"), "mied", options, 50, 2, ("kl-few",))
+    runs = cell.train()
+    assert len(runs.posteriors[0]) == 2
+    chains = (("num_draws", 1), ("num_warmup", 20), ("step_size", 1e-2), ("thin", 1))
+    sgld = Sampling("toys", "sgld", where("multimodal"), "sgld", chains, 60, 1, ("mmd",))
+    assert sgld.measure(sgld.train())["rows"][0]["mmd"] > 0
+
+
+def test_networks_choose_on_development_rows(tmp_path):
+    plan = Plan("ksivi", 10, 20, mixing_dim=3, hidden=(10, 10), log_var=-8.0, decay_every=10, clip=1.0, ema=0.9)
+    setup = Setup("friedman", "random", "paper", hyper_steps=5)
+    cell = TrainedNetworks("bnn", "f", setup, 2, plan, (1e-4, 1e-3), (1.0,), pretraining=5)
+    runs = cell.train()
+    chosen = json.loads(runs.notes)["chosen"]
+    best = min(chosen["tried"], key=lambda one: one["dev_rmse"])
+    assert chosen["learning_rate"] == best["learning_rate"]
+    rows = cell.measure(runs)["rows"]
+    assert len(rows) == 2
+    assert rows[0]["log_gamma"] != rows[1]["log_gamma"]  # each split has its own
+    sgld = SampledNetworks("bnn", "s", setup, 1, "sgld", 5, (1e-5, 1e-4))
+    assert np.isfinite(sgld.measure(sgld.train())["rows"][0]["nll"])
+
+
+def test_the_variance_of_both_estimators_falls_as_one_over_n():
+    """Theorem 4.7, at a fixed bandwidth: the slope on log axes within 4 standard errors of −1."""
+    plan, place = (
+        paper_plan("ksivi", "waveform", 22).but(log_var=-2.0, hidden=(20,)),
+        where("waveform", data="generated"),
+    )
+    for method in ("ksivi", "ksivi-u"):
+        cell = Estimators("estimators", "e", place, plan.but(method=method), "fixed", (128, 512), 100)
+        few, many = cell.measure(cell.train())["rows"]
+        slope = np.log(many["variance"] / few["variance"]) / np.log(4)
+        error = np.hypot(many["error"] / many["variance"], few["error"] / few["variance"]) / np.log(4)
+        assert abs(slope + 1) < 4 * error, (method, slope, error)
+        assert error < 0.15
+
+
+def test_floors_are_those_of_the_truth():
+    found = floors(("kl-few", "mmd"), where("multimodal"))
+    assert abs(found["kl"]) < 0.1
+    assert 0 < found["mmd"] < 0.1
+
+
+def test_numbers_are_written_shortly_and_never_as_nan():
+    assert rounded([1.23456789, np.inf, np.nan]) == [1.2346, None, None]
+
+
+def test_list_shows_what_is_finished(tmp_path, capsys):
+    cell = paper.EXPERIMENTS["student-t"]("smoke")[0]
+    folder = paper.Folder(tmp_path / "smoke")
+    folder.finish(cell, tiny(snapshots=()).train(), {"rows": []}, 0.0)
+    code, shown = main(capsys, "list", "--preset", "smoke", "--out", tmp_path)
+    assert code == 0
+    assert [line.split()[:3] for line in shown.out.splitlines() if "student-t" in line] == [["student-t", "6", "1"]]
+
+
+def test_run_runs_the_named_cells(tmp_path, capsys):
+    code, shown = main(
+        capsys, "run", "toys", "--preset", "smoke", "--only", "x-shaped-sivi", "--without", "sm", "--out", tmp_path
+    )
+    assert code == 0
+    assert "1 cells" in shown.err
+    assert (tmp_path / "smoke/records/toys/x-shaped-sivi.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "mnist"), "EXPERIMENTS must be one of 'all', 'toys'"),
+        (("run", "toys", "--preset", "long"), "--preset must be one of 'paper', 'smoke', got 'long'"),
+        (("run", "toys", "--only", "nothing"), "--only and --without must leave some cells"),
+    ],
+)
+def test_bad_input_is_named(tmp_path, capsys, monkeypatch, arguments, message):
+    from ksivi.cli import main as entry
+
+    monkeypatch.setattr("sys.argv", ["ksivi", "paper", *arguments, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as exit:
+        entry()
+    assert exit.value.code == 2
+    assert message in " ".join(capsys.readouterr().err.split())
