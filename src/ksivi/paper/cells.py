@@ -103,6 +103,11 @@ class Cell(abc.ABC):
         assert dataclasses.is_dataclass(self)
         return {"kind": type(self).__name__, **dataclasses.asdict(self)}
 
+    @property
+    def training_spec(self) -> dict[str, Any]:
+        """Everything that decides what training leaves: other measures of it need no training."""
+        return {name: value for name, value in self.spec.items() if name not in ("measured", "at_end", "shown")}
+
 
 def device() -> str:
     """What this process computes on, and with."""

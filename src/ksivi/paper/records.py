@@ -29,10 +29,10 @@ class Folder:
         return record if record["spec"] == _plain(cell.spec) else None
 
     def runs(self, cell: Cell) -> Runs | None:
-        """What an earlier training left, if the cell's spec is still the same."""
+        """What an earlier training left, if it was the same training."""
         path = self._path(cell, "trained", "safetensors")
         note = path.with_suffix(".json")
-        if not path.is_file() or not note.is_file() or json.loads(note.read_text()) != _plain(cell.spec):
+        if not path.is_file() or not note.is_file() or json.loads(note.read_text()) != _plain(cell.training_spec):
             return None
         return _archive.read(path)
 
@@ -42,7 +42,7 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)
         _archive.write(path, runs)
-        _write(path.with_suffix(".json"), _plain(cell.spec))
+        _write(path.with_suffix(".json"), _plain(cell.training_spec))
 
     def finish(self, cell: Cell, runs: Runs, numbers: dict[str, Any], measuring: float) -> None:
         """Writes the record."""

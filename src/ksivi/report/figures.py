@@ -37,7 +37,7 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
 def contours(axis: Any, target: Target, low: np.ndarray, high: np.ndarray) -> None:
     """Contours of a two-dimensional target that hold 20, 40, 60, 80 and 95% of its mass."""
     x, y, density = _density(target, low, high)
-    levels = _mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
+    levels = mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
     axis.contour(x, y, density, levels=levels, colors=_INK, linewidths=0.8, alpha=0.8)
 
 
@@ -63,7 +63,7 @@ def _density(target: Target, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
     return x, y, np.exp(log_density - log_density.max()).reshape(_GRID, _GRID)
 
 
-def _mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
+def mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
     """The heights whose superlevel sets hold the given shares of the mass."""
     heights = np.sort(density.ravel())[::-1]
     shares = np.cumsum(heights) / heights.sum()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .figures import _mass_levels, frame, new_figure
+from .figures import frame, mass_levels, new_figure
 from .style import TRUTH, WIDTH, colour, label, save
 
 _GRID = 48
@@ -74,7 +74,7 @@ def _panel(axis: Any, grid: list[np.ndarray], curves: Curves, i: int, j: int, in
         axis.plot(grid[i], curves.marginals[i], color=ink, linewidth=1.2)
     elif (j, i) in curves.pairs:
         density = curves.pairs[j, i]
-        axis.contour(grid[j], grid[i], density, levels=_mass_levels(density, _MASSES), colors=ink, linewidths=0.9)
+        axis.contour(grid[j], grid[i], density, levels=mass_levels(density, _MASSES), colors=ink, linewidths=0.9)
 
 
 def _top(layers: Sequence[Curves], i: int) -> float:

@@ -8,8 +8,8 @@ from .shelf import Entry, Spread
 
 RULE = (
     "Marks compare KSIVI's numbers with the paper's, rounded as the paper rounds. ✓: our mean is at least as good. "
-    "≈: it is not, but our mean less one standard deviation over the runs is. ✗: that is not as good either; a "
-    "footnote says why where we know."
+    "≈: it is not, but our mean less one standard deviation is, that of one run measured once, as the paper's numbers "
+    "are. ✗: that is not as good either; a footnote says why where we know."
 )
 
 
@@ -19,7 +19,7 @@ def verdict(ours: Spread, paper: float, decimals: int) -> str:
         return "✗"
     if round(ours.mean, decimals) <= paper:
         return "✓"
-    return "≈" if round(ours.mean - ours.sd, decimals) <= paper else "✗"
+    return "≈" if round(ours.mean - ours.sd_of_one, decimals) <= paper else "✗"
 
 
 class Notes:

@@ -16,10 +16,16 @@ Record = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A number of several runs; None for a run whose number is not finite."""
+    """A number of several runs; None for a run whose number is not finite.
+
+    **Attributes:**
+
+    - `redraw_sd`: the standard deviation between redraws of a single run, where a number is a mean over redraws.
+    """
 
     values: tuple[float | None, ...]
     diverged: int = 0
+    redraw_sd: float = 0.0
 
     @property
     def finite(self) -> list[float]:
@@ -36,6 +42,11 @@ class Spread:
     @property
     def sd(self) -> float:
         return float(np.std(self.finite, ddof=1)) if len(self.finite) > 1 else 0.0
+
+    @property
+    def sd_of_one(self) -> float:
+        """Of one run measured once, as the paper's numbers are."""
+        return math.hypot(self.sd, self.redraw_sd)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +102,9 @@ class Shelf:
         record = self.get(entry.experiment, entry.cell)
         rows = _rows(record, entry) if record else []
         values = tuple(row[entry.field] for row, _ in rows if entry.field in row)
-        return Spread(values, sum(status.startswith("diverged") for _, status in rows)) if values else None
+        redraws = [row.get(f"{entry.field}_sd") or 0.0 for row, _ in rows]
+        diverged = sum(status.startswith("diverged") for _, status in rows)
+        return Spread(values, diverged, float(np.sqrt(np.mean(np.square(redraws))))) if values else None
 
     def floor(self, entry: Entry) -> float | None:
         """The same number of the truth against other draws of it."""
