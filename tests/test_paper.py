@@ -159,7 +159,7 @@ def test_particles_and_chains_are_cells_too(tmp_path):
 def test_networks_choose_on_development_rows(tmp_path):
     plan = Plan("ksivi", 10, 20, mixing_dim=3, hidden=(10, 10), log_var=-8.0, decay_every=10, clip=1.0, ema=0.9)
     setup = Setup("friedman", "random", "paper", hyper_steps=5)
-    cell = TrainedNetworks("bnn", "f", setup, 2, plan, (1e-4, 1e-3), (1.0,), pretraining=5)
+    cell = TrainedNetworks("bnn", "f", setup, 2, plan, (1e-4, 1e-3), (1.0,), choosing_steps=10, pretraining=5)
     runs = cell.train()
     chosen = json.loads(runs.notes)["chosen"]
     best = min(chosen["tried"], key=lambda one: one["dev_rmse"])

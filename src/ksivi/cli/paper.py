@@ -70,16 +70,21 @@ def list_cells(preset: Preset = "paper", out: Out = Path("results")) -> None:
 
 
 @app.command()
-def report(out: Out = Path("results")) -> None:
+def report(
+    out: Out = Path("results"),
+    readme: Annotated[Path | None, typer.Option(help="A Markdown file whose headline table to renew as well.")] = None,
+) -> None:
     """Make the tables and figures from the records alone: OUT/paper.md, and OUT/smoke.md where there is a smoke run."""
     from .. import paper
 
-    for preset in paper.PRESETS:
-        place = paper.Folder(out / preset)
-        if place.records():
-            notes.print(f"report: {paper.write_report(place, out / f'{preset}.md')}", highlight=False)
-        elif preset == "paper":
-            raise ValueError(f"--out must hold records, which `ksivi paper run` makes, and {out} holds none")
+    places = {preset: paper.Folder(out / preset) for preset in paper.PRESETS}
+    found = {preset: place for preset, place in places.items() if place.records()}
+    if not found:
+        raise ValueError(f"--out must hold records, which `ksivi paper run` makes, and {out} holds none")
+    for preset, place in found.items():
+        notes.print(f"report: {paper.write_report(place, out / f'{preset}.md')}", highlight=False)
+    if readme is not None:
+        paper.embed(readme, places["paper"].records())
 
 
 def _cells(experiments: list[str], preset: str, only: str, without: str) -> list:

@@ -70,9 +70,15 @@ class Plan:
         learning_rate: Array | None = None,
         start: list[SemiImplicit] | None = None,
         objective: list[AbstractObjective] | None = None,
+        num_steps: int | None = None,
         **options,
     ):
-        """Runs it, for one key or a batch, whose targets, rates, starts and objectives may be of their own."""
+        """Runs it, for one key or a batch, whose targets, rates, starts and objectives may be of their own.
+
+        **Arguments:**
+
+        - `num_steps`: to stop earlier on the same schedule.
+        """
         dim = target[0].dim if isinstance(target, list) else target.dim
         return train(
             key,
@@ -81,7 +87,7 @@ class Plan:
             self.objective() if objective is None else objective,
             optimizer=self.optimizer,
             learning_rate=self.learning_rate if learning_rate is None else learning_rate,
-            num_steps=self.num_steps,
+            num_steps=self.num_steps if num_steps is None else num_steps,
             ema=self.ema,
             progress=False,
             **options,

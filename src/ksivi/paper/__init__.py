@@ -2,7 +2,7 @@
 
 from .experiments import EXPERIMENTS, PRESETS
 from .records import Folder
-from .report import headline, write_report
+from .report import embed, headline, write_report
 from .runner import Outcome, run
 
-__all__ = ["EXPERIMENTS", "PRESETS", "Folder", "Outcome", "headline", "run", "write_report"]
+__all__ = ["EXPERIMENTS", "PRESETS", "Folder", "Outcome", "embed", "headline", "run", "write_report"]

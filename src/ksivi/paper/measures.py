@@ -59,10 +59,11 @@ def _measure(key: Array, names: Sequence[str], problem: Where, source: Source) -
     return {name: _round(value) for name, value in numbers.items()}
 
 
-def _sliced(p: int, key: Array, problem: Where, source: Source) -> Numbers:
-    """Sliced W_p, the mean over ten redraws of a thousand, and the sd over the redraws."""
+def _sliced(p: int, redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """Sliced W_p, the mean over redraws of a thousand, and the sd over the redraws."""
     draw_key, metric_key = jax.random.split(key)
-    found = np.asarray(sliced_distances(metric_key, source.blocks(draw_key), problem.truth().blocks, p))
+    samples, blocks = source.blocks(draw_key)[:redraws], problem.truth().blocks[:redraws]
+    found = np.asarray(sliced_distances(metric_key, samples, blocks, p))
     return {f"sliced_w{p}": found.mean(), f"sliced_w{p}_sd": found.std(ddof=1)}
 
 
@@ -75,29 +76,32 @@ def _kl(n: int, key: Array, problem: Where, source: Source) -> Numbers:
     return {"kl": kl_knn(x, problem.make().reference(p_key, n))}
 
 
-def _mmd(key: Array, problem: Where, source: Source) -> Numbers:
-    """The maximum mean discrepancy, the mean over ten redraws of a thousand."""
-    pairs = zip(source.blocks(key), problem.truth().blocks, strict=True)
+def _mmd(redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """The maximum mean discrepancy, the mean over redraws of a thousand."""
+    pairs = zip(source.blocks(key)[:redraws], problem.truth().blocks[:redraws], strict=True)
     return {"mmd": float(np.mean([mmd(x, y) if np.isfinite(np.asarray(x)).all() else math.inf for x, y in pairs]))}
 
 
-def _boxed(redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
-    """Squared-cost transport inside boxes, a thousand draws against ten thousand, the mean over some redraws."""
+def _boxed(redraws: int, n: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """Squared-cost transport inside boxes, n draws against ten times as many, the mean over redraws."""
     draw_key, truth_key = jax.random.split(key)
-    truths = [problem.make().reference(k, 10 * _NUM_DRAWS) for k in jax.random.split(truth_key, redraws)]
-    pairs = list(zip(source.blocks(draw_key)[:redraws], truths, strict=True))
+    truths = [problem.make().reference(k, 10 * n) for k in jax.random.split(truth_key, redraws)]
+    pairs = list(zip(source.blocks(draw_key)[:redraws, :n], truths, strict=True))
     return {f"boxed_{a}": float(np.mean([boxed_wasserstein(x, y, a) for x, y in pairs])) for a in HALF_WIDTHS}
 
 
-MEASURES: dict[str, Callable[[Array, Where, Source], Numbers]] = {
-    "sliced-w2": functools.partial(_sliced, 2),
-    "sliced-w1": functools.partial(_sliced, 1),
-    "kl": functools.partial(_kl, _MANY),
-    "kl-few": functools.partial(_kl, _NUM_DRAWS),
-    "mmd": _mmd,
-    "boxed": functools.partial(_boxed, REDRAWS),
-    "boxed-few": functools.partial(_boxed, 1),
-}
+def _measures(redraws: int, many: int, boxed: int, suffix: str) -> dict[str, Callable[[Array, Where, Source], Numbers]]:
+    found = {
+        "sliced-w2": functools.partial(_sliced, 2, redraws),
+        "sliced-w1": functools.partial(_sliced, 1, redraws),
+        "kl": functools.partial(_kl, many),
+        "mmd": functools.partial(_mmd, redraws),
+        "boxed": functools.partial(_boxed, redraws, boxed),
+    }
+    return {name + suffix: measure for name, measure in found.items()}
+
+
+MEASURES = _measures(REDRAWS, _MANY, _NUM_DRAWS, "") | _measures(2, _NUM_DRAWS, 100, "-few")
 
 
 def _histogram(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:

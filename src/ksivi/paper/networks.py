@@ -122,6 +122,7 @@ class TrainedNetworks(_Networks):
     **Attributes:**
 
     - `learning_rates`, `weights`: to choose from; the weights are of KSIVI's log density.
+    - `choosing_steps`: after which the choice is made.
     - `pretraining`: steps on the squared error of the mean prediction. It sees training rows; the released code takes
         the development rows, whose error then says little of a setting.
     """
@@ -129,15 +130,19 @@ class TrainedNetworks(_Networks):
     plan: Plan
     learning_rates: tuple[float, ...]
     weights: tuple[float, ...] = ()
+    choosing_steps: int = 5_000
     pretraining: int = 100
 
     def _fits(self):
         tried, rate, weight = _choose(dataclasses.replace(self, name="", setup=self.setup.to_choose_on()))
         problems = self.setup.problems(self.seeds)
-        fits = self._train(problems, list(range(self.seeds)), [rate] * self.seeds, [weight] * self.seeds)
+        seeds, count = list(range(self.seeds)), self.seeds
+        fits = self._train(problems, seeds, [rate] * count, [weight] * count, self.plan.num_steps)
         return fits, {"learning_rate": rate, "weight": weight, "tried": tried}
 
-    def _train(self, problems: list[BNN], seeds: list[int], rates: list[float], weights: list[float | None]):
+    def _train(
+        self, problems: list[BNN], seeds: list[int], rates: list[float], weights: list[float | None], num_steps: int
+    ) -> list[Fit]:
         """Runs at once, each on a problem of its own, at its own rate and weight."""
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         return self.plan.train(
@@ -146,6 +151,7 @@ class TrainedNetworks(_Networks):
             start=self._pretrain(keys, problems),
             objective=[self.plan.but(log_density_weight=weight).objective() for weight in weights],
             learning_rate=jnp.asarray(rates),
+            num_steps=num_steps,
             chunk_size=1_000,
         )
 
@@ -167,7 +173,8 @@ def _choose(cell: TrainedNetworks) -> tuple[list[dict[str, Any]], float, float |
     runs = list(itertools.islice(itertools.cycle(grid), max(len(grid), cell.seeds)))
     seeds = [100 + i // len(grid) for i in range(len(runs))]
     problems = cell.setup.problems(len(runs))
-    fits = cell._train(problems, seeds, [rate for rate, _ in runs], [weight for _, weight in runs])
+    rates, weights = [rate for rate, _ in runs], [weight for _, weight in runs]
+    fits = cell._train(problems, seeds, rates, weights, cell.choosing_steps)
     errors = [_dev_error(problem, fit) for problem, fit in zip(problems, fits, strict=True)]
     tried = [
         {"learning_rate": rate, "weight": weight, "dev_rmse": rounded(np.mean(errors[i :: len(grid)]))}

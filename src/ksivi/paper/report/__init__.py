@@ -1,6 +1,6 @@
 """The report of the paper's experiments, made from their records alone."""
 
-from .summary import headline
+from .summary import embed, headline
 from .write import write_report
 
-__all__ = ["headline", "write_report"]
+__all__ = ["embed", "headline", "write_report"]

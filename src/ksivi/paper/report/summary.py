@@ -1,6 +1,7 @@
 """The headline: KSIVI's numbers beside the paper's."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from ..experiments import UCI
 from ..remarks import REMARKS
@@ -9,6 +10,7 @@ from .notes import RULE, Notes
 from .page import Page
 from .shelf import Entry, Record, Shelf
 
+BEGIN, END = "<!-- headline, made from the records -->", "<!-- end of the headline -->"
 WHICH = (
     "KSIVI with the vanilla estimator, as the paper runs it. The diffusion has the released code's drift; networks "
     "have the released split, in the released code's form."
@@ -31,6 +33,15 @@ def headline(records: Iterable[Record]) -> str:
     """
     page = Page(Shelf(records), Notes(REMARKS))
     return "\n\n".join([table(page), WHICH, RULE, *page.notes.footnotes()]) + "\n"
+
+
+def embed(path: Path, records: Iterable[Record]) -> None:
+    """Puts the headline between its two marks in a Markdown file."""
+    before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{path} must hold the lines {BEGIN} and {END}, and it does not")
+    path.write_text(f"{before}{BEGIN}\n\n{headline(records)}\n{END}{after}", encoding="utf-8")
 
 
 def table(page: Page) -> str:
