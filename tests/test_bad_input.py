@@ -109,7 +109,31 @@ BAD = {
         "num_samples must be even for a minibatched u-statistic",
     ),
     "an optimizer": (lambda: train(optimizer="adam"), "optimizer must be an Optax transformation"),
-    "an optimizer not called": (lambda: train(optimizer=optax.adam), "optimizer must be an Optax transformation"),
+    "an optimizer of nothing": (
+        lambda: train(optimizer=lambda rate: rate),
+        "optimizer must make an Optax transformation",
+    ),
+    "two learning rates": (
+        lambda: train(optimizer=optax.adam(1e-3), learning_rate=1e-3),
+        "learning_rate must be unset for an optimizer that has its own",
+    ),
+    "a rate too many": (
+        lambda: train(optimizer=None, learning_rate=[1e-3, 1e-2]),
+        r"learning_rate must be one .* \(2,\)",
+    ),
+    "a negative rate": (lambda: train(optimizer=None, learning_rate=-1.0), "learning_rate must be one positive number"),
+    "a list for one key": (
+        lambda: train(objective=[ksivi.KSIVI(num_samples=10)]),
+        "objective may be a list with one a key: got 1 for keys of shape ()",
+    ),
+    "objectives of two kinds": (
+        lambda: train(key=jax.random.split(KEY, 2), objective=[ksivi.KSIVI(), ksivi.KSIVI(estimator="u-statistic")]),
+        "objective must be a list of alike ones",
+    ),
+    "targets of two shapes": (
+        lambda: train(key=jax.random.split(KEY, 2), target=[ksivi.Target(normal, dim=2), ksivi.Target(normal, dim=3)]),
+        "target must be a list of alike ones",
+    ),
     "a callback": (lambda: train(callbacks=[1]), "callbacks must be a list of functions"),
     "callbacks": (lambda: train(callbacks=print), "callbacks must be a list of functions"),
     "ema text": (lambda: train(ema="0.9"), "ema must be a decay"),

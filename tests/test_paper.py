@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import sys
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,7 @@ from ksivi import paper
 from ksivi.comparison import Plan, paper_plan
 from ksivi.paper.cells import where
 from ksivi.paper.estimators import Estimators
-from ksivi.paper.measures import floors, rounded
+from ksivi.paper.measures import floors, measuring_key, rounded
 from ksivi.paper.networks import SampledNetworks, Setup, TrainedNetworks
 from ksivi.paper.training import Sampling, Training
 
@@ -108,15 +110,30 @@ def test_training_and_measuring_apart_give_the_same_numbers(tmp_path):
     """As on two machines; and the same cell run twice has the same numbers."""
     together, apart = paper.Folder(tmp_path / "a"), paper.Folder(tmp_path / "b")
     paper.run([tiny()], together)
-    assert [outcome.state for outcome in paper.run([tiny()], apart, train_only=True)] == ["trained"]
+    assert [outcome.state for outcome in paper.run([tiny()], apart, measure=False)] == ["trained"]
     assert apart.record(tiny()) is None
     paper.run([tiny()], apart)
     assert apart.record(tiny())["numbers"] == together.record(tiny())["numbers"]
 
 
+def test_damaged_files_are_made_again_or_named(tmp_path):
+    folder = paper.Folder(tmp_path)
+    paper.run([tiny()], folder, measure=False)
+    (trained,) = tmp_path.rglob("*.safetensors")
+    trained.write_bytes(trained.read_bytes()[:-50])
+    assert folder.runs(tiny()) is None
+    (tmp_path / "records/toys").mkdir(parents=True)
+    (tmp_path / "records/toys/tiny.json").write_text('{"cell": ')
+    with pytest.raises(ValueError, match=r"tiny\.json is damaged"):
+        folder.records()
+    (tmp_path / "records/toys/tiny.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"tiny\.json is not a record: it has no cell, experiment"):
+        folder.record(tiny())
+
+
 def test_training_of_another_spec_is_not_measured(tmp_path):
     folder = paper.Folder(tmp_path)
-    paper.run([tiny()], folder, train_only=True)
+    paper.run([tiny()], folder, measure=False)
     assert folder.runs(tiny()) is not None
     assert folder.runs(tiny(plan=TINY.but(learning_rate=2e-3))) is None
 
@@ -146,6 +163,40 @@ def ksivi_source():
     return Source("the split")
 
 
+@pytest.mark.parametrize("kind", ["training", "sampling", "networks"])
+def test_ctrl_c_leaves_nothing_that_looks_finished(tmp_path, monkeypatch, kind):
+    """A run that Ctrl-C ended early is no run: the whole stops, and the next time trains again."""
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    cells = {
+        "training": tiny(),
+        "sampling": Sampling("toys", "s", where("multimodal"), "mied", (("num_steps", 9), ("rate", 1e-2)), 20, 1),
+        "networks": SampledNetworks("bnn", "n", Setup("friedman", "released", "paper", 2), 1, "svgd", 5),
+    }
+    monkeypatch.setattr("ksivi.training.run.run_many", interrupted)
+    monkeypatch.setattr(sys.modules["ksivi.methods.run"], "_run_chunk", interrupted)
+    folder = paper.Folder(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        paper.run([cells[kind], tiny(name="other")], folder)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_a_run_without_a_finite_number_does_not_lose_the_others():
+    """Draws that are all outside the box, and a family of NaN: None beside the numbers of the other runs."""
+    cell = Training("student-t", "t", where("student-t"), TINY, 2, measured=("boxed-few", "kl-few", "sliced-w2-few"))
+    runs = cell.train()
+    far = eqx.tree_at(lambda p: p.family.conditional.mean.biases[-1], runs.posteriors[0][0], jnp.full(2, 1e3))
+    lost = jax.tree.map(lambda a: a * jnp.nan if eqx.is_inexact_array(a) else a, runs.posteriors[0][1])
+    rows = cell.measure(eqx.tree_at(lambda r: r.posteriors, runs, ((far, lost),)))["rows"]
+    assert rows[0]["boxed_5"] is None
+    assert rows[0]["inside_5"] == 0
+    assert rows[0]["kl"] > 0
+    assert rows[1]["kl"] is None
+    assert rows[1]["sliced_w2"] is None
+
+
 def test_particles_and_chains_are_cells_too(tmp_path):
     options = (("num_steps", 20), ("rate", 1e-2))
     cell = Sampling("student-t", "mied", where("student-t"), "mied", options, 50, 2, ("kl-few",))
@@ -164,6 +215,10 @@ def test_networks_choose_on_development_rows(tmp_path):
     chosen = json.loads(runs.notes)["chosen"]
     best = min(chosen["tried"], key=lambda one: one["dev_rmse"])
     assert chosen["learning_rate"] == best["learning_rate"]
+    problem = setup.to_choose_on().problems(1)[0]
+    tried = cell._train([problem] * 2, [100, 100], [1e-4, 1e-3], [1.0, 1.0], 10)
+    errors = [problem.dev_scores(fit.posterior.sample(measuring_key(3), 100))["rmse"] for fit in tried]
+    np.testing.assert_allclose([one["dev_rmse"] for one in chosen["tried"]], errors, rtol=1e-3)
     rows = cell.measure(runs)["rows"]
     assert len(rows) == 2
     assert rows[0]["log_gamma"] != rows[1]["log_gamma"]  # each split has its own

@@ -2,15 +2,18 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib")
 
+from ksivi import paper
 from ksivi.paper import EXPERIMENTS, Folder, headline, write_report
 from ksivi.paper.report.notes import Notes, verdict
 from ksivi.paper.report.shelf import Entry, Shelf, Spread
+from ksivi.paper.report.summary import BEGIN, END
 
 RNG = np.random.default_rng(0)
 FLOOR = {"sliced_w2": 0.0332, "sliced_w1": 0.0237, "kl": -0.001, "mmd": 0.03, "boxed_5": 0.0225}
@@ -162,8 +165,8 @@ def test_a_smoke_run_says_so_and_any_subset_will_do(tmp_path):
 def test_a_record_of_other_settings_is_named(tmp_path):
     old = record("waveform/ksivi", trained([0.1]))
     old["spec"]["seeds"] = 1
-    assert [one["cell"] for one in Shelf([old]).outdated()] == ["ksivi"]
-    assert Shelf([record("waveform/ksivi", trained([0.1]))]).outdated() == []
+    assert [one["cell"] for one in Shelf([old]).outdated] == ["ksivi"]
+    assert Shelf([record("waveform/ksivi", trained([0.1]))]).outdated == []
 
 
 def test_the_headline_stands_alone(records):
@@ -202,3 +205,31 @@ def test_remarks_become_footnotes_of_what_is_not_as_good():
     assert notes.mark(Entry("waveform", "ksivi", paper=0.1), bad) == " ✗"
     assert notes.footnotes() == ["[^bnn-yacht-nll]: Yacht is small.", "[^bnn]: Networks."]
     assert notes.unexplained == ["waveform/ksivi"]
+
+
+def test_the_headline_is_put_between_its_marks(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    for _ in range(2):
+        paper.embed(path, one_of_each())
+    text = path.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "old" not in text
+    assert text.count(paper.headline(one_of_each())) == 1
+    path.write_text("no marks")
+    with pytest.raises(ValueError, match=r"page\.md must hold the lines"):
+        paper.embed(path, [])
+
+
+def test_the_readme_shows_the_records():
+    """The table in the README is that of the records that are committed."""
+    root = Path(__file__).parents[1]
+    assert paper.headline(paper.Folder(root / "results" / "paper").records()) in (root / "README.md").read_text()
+
+
+def test_the_page_is_that_of_the_records(tmp_path):
+    """The committed page is what the committed records make."""
+    root = Path(__file__).parents[1]
+    paper.write_report(paper.Folder(root / "results" / "paper"), tmp_path / "paper.md")
+    assert (tmp_path / "paper.md").read_text() == (root / "results" / "paper.md").read_text()

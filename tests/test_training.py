@@ -97,6 +97,48 @@ def test_a_batch_of_keys_equals_the_single_runs():
     assert not np.allclose(fits[0].history["loss"], fits[1].history["loss"])
 
 
+def log_likelihood(x, batch):
+    return -0.5 * jnp.sum((batch - x[None]) ** 2)
+
+
+def test_lists_and_rates_are_the_single_runs():
+    """Data sets, objectives, starts and learning rates of their own, by one program."""
+    keys = jax.random.split(KEY, 3)
+    rows = [jax.random.normal(k, (30, 2)) + i for i, k in enumerate(keys)]
+    targets = [ksivi.Target.from_data(gaussian, log_likelihood, data, 2, batch_size=10) for data in rows]
+    objectives = [ksivi.KSIVI(num_samples=20, log_density_weight=w) for w in (0.1, 1.0, 10.0)]
+    starts = [family(k) for k in keys]
+    rates = [1e-3, 1e-2, 3e-2]
+    options = {"optimizer": None, "num_steps": 30}
+    together = train(keys, targets, starts, objectives, learning_rate=jnp.array(rates), **options)
+    for i, fit in enumerate(together):
+        alone = train(keys[i], targets[i], starts[i], objectives[i], learning_rate=rates[i], **options)
+        np.testing.assert_allclose(fit.history["loss"], alone.history["loss"], rtol=1e-4)
+        np.testing.assert_allclose(fit.posterior.sample(KEY, 5), alone.posterior.sample(KEY, 5), rtol=1e-3, atol=1e-4)
+
+
+def test_whitened_targets_of_a_list_draw_in_their_own_coordinates():
+    target = ksivi.Target(gaussian, dim=2)
+    views = [target.whitened(jnp.zeros(2), jnp.full(2, scale)) for scale in (1.0, 100.0)]
+    fits = train(jax.random.split(KEY, 2), views, num_steps=2)
+    spreads = [float(fit.posterior.sample(KEY, 500).std()) for fit in fits]
+    assert 50 < spreads[1] / spreads[0] < 200
+
+
+def test_a_new_learning_rate_compiles_nothing():
+    traces = []
+
+    def counted(x):
+        traces.append(1)
+        return gaussian(x)
+
+    target = ksivi.Target(counted, dim=2)
+    train(target=target, optimizer=optax.adam, learning_rate=1e-3)
+    first = len(traces)
+    train(target=target, optimizer=optax.adam, learning_rate=2e-3)
+    assert len(traces) == first
+
+
 def test_a_batch_of_keys_resumes():
     keys = jax.random.split(KEY, 2)
     first = train(keys, num_steps=20, chunk_size=20)

@@ -26,7 +26,8 @@ def run(
     preset: Preset = "paper",
     only: Annotated[str, typer.Option(help="Only cells whose name holds this text.")] = "",
     without: Annotated[str, typer.Option(help="No cells whose name holds this text.")] = "",
-    train_only: Annotated[bool, typer.Option("--train-only", help="Measure later: a run again does that.")] = False,
+    train_only: Annotated[bool, typer.Option("--train-only", help="Measure later, perhaps elsewhere.")] = False,
+    measure_only: Annotated[bool, typer.Option("--measure-only", help="Measure what is trained already.")] = False,
     out: Out = Path("results"),
 ) -> None:
     """Run experiments. Finished cells are kept, so a run that was stopped goes on where it was.
@@ -43,7 +44,7 @@ def run(
     place = paper.Folder(folder(out / preset))
     notes.print(f"{len(cells)} cells, records in {place.path}", highlight=False)
     try:
-        done = paper.run(cells, place, train_only=train_only, tell=_tell)
+        done = paper.run(cells, place, train=not measure_only, measure=not train_only, tell=_tell)
     except KeyboardInterrupt:
         notes.print("interrupted: finished cells are kept, run again to go on", highlight=False)
         raise typer.Exit(INTERRUPTED) from None
@@ -84,16 +85,20 @@ def report(
     for preset, place in found.items():
         notes.print(f"report: {paper.write_report(place, out / f'{preset}.md')}", highlight=False)
     if readme is not None:
-        paper.embed(readme, places["paper"].records())
+        if "paper" not in found or not readme.is_file():
+            raise ValueError(
+                f"--readme must be a file, and --out hold records of the paper preset, got {readme}, {out}"
+            )
+        paper.embed(readme, found["paper"].records())
 
 
 def _cells(experiments: list[str], preset: str, only: str, without: str) -> list:
     from .. import paper
 
     as_choice(preset, "--preset", paper.PRESETS)
-    names = list(paper.EXPERIMENTS) if "all" in experiments else experiments
-    for name in names:
+    for name in experiments:
         as_choice(name, "EXPERIMENTS", ("all", *paper.EXPERIMENTS))
+    names = list(paper.EXPERIMENTS) if "all" in experiments else experiments
     cells = [cell for name in names for cell in paper.EXPERIMENTS[name](preset)]
     cells = [cell for cell in cells if only in cell.name and not (without and without in cell.name)]
     if not cells:

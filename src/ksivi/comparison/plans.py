@@ -7,7 +7,7 @@ import optax
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from ..families import SemiImplicit, groups
-from ..kernels import IMQ, AbstractKernel, Gaussian, Riesz
+from ..kernels import IMQ, AbstractKernel, Gaussian, Median, Riesz
 from ..objectives import KSIVI, SIVI, SIVISM, UIVI, AbstractObjective, Annealing, Decay
 from ..targets import Target
 from ..training import train
@@ -27,8 +27,8 @@ class Plan:
     - `decay_every`: steps after which the rate is multiplied by 0.9; a cosine to 0 where there are none.
     - `clip`: the norm at which gradients are cut.
     - `ema`: the decay of the average that the posterior uses.
-    - `kernel`, `log_density_weight`, `log_density_share`, `inverse_covariance`, `shared_rows`: KSIVI's; the share is of
-        the steps, after which the weight ends.
+    - `kernel`, `detached`, `log_density_weight`, `log_density_share`, `inverse_covariance`, `shared_rows`: KSIVI's;
+        detached is the bandwidth, whose gradient does not flow; the share is of the steps, after which the weight ends.
     - `num_mixing`: SIVI's K.
     - `critic_hidden`, `critic_rate`, `critic_warm_up`, `score_term`: SIVI-SM's; the last is its decaying extra term.
     """
@@ -48,6 +48,7 @@ class Plan:
     clip: float | None = None
     ema: float | None = None
     kernel: str = "gaussian"
+    detached: bool = False
     log_density_weight: float | None = None
     log_density_share: float | None = None
     inverse_covariance: bool = False
@@ -125,7 +126,7 @@ class Plan:
     def _ksivi(self, annealing: Annealing | None) -> KSIVI:
         share = self.log_density_share
         return KSIVI(
-            KERNELS[self.kernel](),
+            KERNELS[self.kernel](Median(stop_gradient=self.detached)),
             "vanilla" if self.method == "ksivi" else "u-statistic",
             self.num_samples,
             annealing=annealing,

@@ -76,12 +76,13 @@ def paper_plan(method: Method, problem: str, dim: int) -> Plan:
     if problem == "banana":
         plan = plan.but(log_var=-1.386)
     if problem == "multimodal":
-        plan = plan.but(annealed=True, kernel="imq")
+        plan = plan.but(annealed=True, kernel="imq", detached=True)
     if problem == "student-t":
         plan = plan.but(annealed=True)
         if method in ("ksivi", "ksivi-u"):
             # Heavy tails run away under a kernel that forgets distant pairs: the released code's way.
-            plan = plan.but(kernel="riesz", log_density_weight=0.05, log_density_share=0.4, inverse_covariance=True)
+            plan = plan.but(kernel="riesz", detached=True, inverse_covariance=True)
+            plan = plan.but(log_density_weight=0.05, log_density_share=0.4)
     return plan
 
 
@@ -116,7 +117,7 @@ def _diffusion(method: Method) -> Plan:
     plan = Plan(method, 128, 100_000, mixing_dim=100, hidden=(128, 128), log_var=-2.0, min_log_var=-12.0)
     plan = plan.but(learning_rate=rate, b2=0.99, decay_every=10_000)
     plan = plan.but(critic_hidden=(512, 512), critic_rate=1e-4)
-    return plan.but(decay_every=3_000) if method == "uivi" else plan
+    return _uivi(plan) if method == "uivi" else plan
 
 
 def _uivi(plan: Plan) -> Plan:

@@ -32,7 +32,9 @@ def jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, "
 
 
 def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, " n"]:
-    r"""‖J(z; φ_a) − J(z; φ_b)‖_F / ‖φ_a − φ_b‖ at each z, J = ∂μ/∂φ: a lower bound of the Lipschitz constant of J.
+    r"""‖J(z; φ_a) − J(z; φ_b)‖_F / ‖φ_a − φ_b‖ at each z, J = ∂μ/∂φ.
+
+    It is at most the Lipschitz constant of J in Frobenius norm, which is larger than that in operator norm.
 
     **Arguments:**
 

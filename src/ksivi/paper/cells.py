@@ -11,11 +11,13 @@ from jaxtyping import Array, Float
 
 from .. import _archive, problems
 from ..comparison import Truth, know_truth
-from ..posterior import Posterior
+from ..posterior import Fit, Posterior
 from ..problems import AbstractProblem
 
 REDRAWS = 10
-_TRUTH_KEY = 2024
+_TRUTH_SEED = 2024
+_RECIPE = 2
+"""Raised when code changes what a spec gives: records and training of before are then made again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,7 @@ def _make(place: Where) -> AbstractProblem:
 
 @functools.cache
 def _know(place: Where) -> Truth:
-    return know_truth(jax.random.key(_TRUTH_KEY), place.make(), REDRAWS)
+    return know_truth(jax.random.key(_TRUTH_SEED), place.make(), REDRAWS)
 
 
 @_archive.register
@@ -69,8 +71,9 @@ class Runs(eqx.Module):
     - `status`: how each run ended.
     - `losses`: means over stretches of steps, for each run.
     - `seconds`: of wall clock, compilation included.
-    - `seconds_a_step`: once compiled, for all runs together.
+    - `seconds_a_step`: for all runs of a batch together; of training once compiled, of others compilation included.
     - `device`: what it ran on.
+    - `notes`: more that a cell wants to remember, in JSON.
     """
 
     posteriors: tuple[tuple[Posterior, ...], ...]
@@ -101,12 +104,19 @@ class Cell(abc.ABC):
     def spec(self) -> dict[str, Any]:
         """Everything that decides the numbers."""
         assert dataclasses.is_dataclass(self)
-        return {"kind": type(self).__name__, **dataclasses.asdict(self)}
+        return {"kind": type(self).__name__, "recipe": _RECIPE, **dataclasses.asdict(self)}
 
     @property
     def training_spec(self) -> dict[str, Any]:
         """Everything that decides what training leaves: other measures of it need no training."""
         return {name: value for name, value in self.spec.items() if name not in ("measured", "at_end", "shown")}
+
+
+def finished(fits: list[Fit]) -> list[Fit]:
+    """The fits; a run that Ctrl-C ended is not one, and ends the whole."""
+    if any(fit.status.kind == "interrupted" for fit in fits):
+        raise KeyboardInterrupt
+    return fits
 
 
 def device() -> str:

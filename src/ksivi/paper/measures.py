@@ -21,7 +21,7 @@ from .cells import REDRAWS, Where
 
 HALF_WIDTHS = (5, 8, 10)
 
-_KEY = 1
+_SEED = 2**31 - 1
 _NUM_DRAWS = 1_000
 _MANY = 100_000
 _GRID = 64
@@ -42,29 +42,41 @@ class Source:
 def measure(names: Sequence[str], problem: Where, posterior: Posterior) -> Numbers:
     """The named measures of one posterior."""
     source = Source(lambda key: redraw(key, posterior.sample, REDRAWS), posterior.sample)
-    return _measure(jax.random.key(_KEY), names, problem, source)
+    return _measure(measuring_key(0), names, problem, source)
 
 
 @functools.cache
 def floors(names: tuple[str, ...], problem: Where) -> Numbers:
     """The same measures of the truth against other draws of it: no method can be expected below."""
     others = Source(lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference)
-    return _measure(jax.random.key(_KEY + 1), names, problem, others)
+    return _measure(measuring_key(1), names, problem, others)
 
 
 def _measure(key: Array, names: Sequence[str], problem: Where, source: Source) -> Numbers:
     numbers: Numbers = {}
     for name in names:
-        numbers |= MEASURES[name](key, problem, source)
+        index = sorted(MEASURES).index(name)
+        numbers |= MEASURES[name](jax.random.fold_in(key, index), problem, source)
     return {name: _round(value) for name, value in numbers.items()}
+
+
+def measuring_key(purpose: int) -> Array:
+    """Keys of measuring, apart from those of training, which are the seeds' own."""
+    return jax.random.fold_in(jax.random.key(_SEED), purpose)
 
 
 def _sliced(p: int, redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
     """Sliced W_p, the mean over redraws of a thousand, and the sd over the redraws."""
     draw_key, metric_key = jax.random.split(key)
     samples, blocks = source.blocks(draw_key)[:redraws], problem.truth().blocks[:redraws]
-    found = np.asarray(sliced_distances(metric_key, samples, blocks, p))
-    return {f"sliced_w{p}": found.mean(), f"sliced_w{p}_sd": found.std(ddof=1)}
+    return _over_redraws(f"sliced_w{p}", sliced_distances(metric_key, samples, blocks, p))
+
+
+def _over_redraws(name: str, values: list[float]) -> Numbers:
+    """Mean and sd; infinite where a value is."""
+    if not np.isfinite(values).all():
+        return {name: math.inf, f"{name}_sd": math.inf}
+    return {name: float(np.mean(values)), f"{name}_sd": float(np.std(values, ddof=1))}
 
 
 def _kl(n: int, key: Array, problem: Where, source: Source) -> Numbers:
@@ -79,15 +91,25 @@ def _kl(n: int, key: Array, problem: Where, source: Source) -> Numbers:
 def _mmd(redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
     """The maximum mean discrepancy, the mean over redraws of a thousand."""
     pairs = zip(source.blocks(key)[:redraws], problem.truth().blocks[:redraws], strict=True)
-    return {"mmd": float(np.mean([mmd(x, y) if np.isfinite(np.asarray(x)).all() else math.inf for x, y in pairs]))}
+    values = [mmd(x, y) if bool(jnp.isfinite(x).all()) else math.inf for x, y in pairs]
+    return _over_redraws("mmd", values)
 
 
 def _boxed(redraws: int, n: int, key: Array, problem: Where, source: Source) -> Numbers:
-    """Squared-cost transport inside boxes, n draws against ten times as many, the mean over redraws."""
+    """Squared-cost transport inside boxes, n draws against ten times as many, the mean over redraws.
+
+    Points outside do not count, so that the share of draws inside stands beside each number.
+    """
     draw_key, truth_key = jax.random.split(key)
     truths = [problem.make().reference(k, 10 * n) for k in jax.random.split(truth_key, redraws)]
-    pairs = list(zip(source.blocks(draw_key)[:redraws, :n], truths, strict=True))
-    return {f"boxed_{a}": float(np.mean([boxed_wasserstein(x, y, a) for x, y in pairs])) for a in HALF_WIDTHS}
+    samples = source.blocks(draw_key)[:redraws, :n]
+    numbers: Numbers = {}
+    for a in HALF_WIDTHS:
+        inside = jnp.all(jnp.abs(samples) < a, axis=2)
+        pairs = zip(samples, truths, inside, strict=True)
+        costs = [boxed_wasserstein(x, y, a) if k.any() else math.inf for x, y, k in pairs]
+        numbers |= _over_redraws(f"boxed_{a}", costs) | {f"inside_{a}": float(jnp.mean(inside))}
+    return numbers
 
 
 def _measures(redraws: int, many: int, boxed: int, suffix: str) -> dict[str, Callable[[Array, Where, Source], Numbers]]:
@@ -110,25 +132,25 @@ def _histogram(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     low, high = np.quantile(truth, [0.001, 0.999], axis=0)
     margin = 0.1 * (high - low)
     low, high = low - margin, high + margin
-    draws = np.asarray(snapshots[-1].sample(jax.random.key(_KEY), _MANY))
+    draws = np.asarray(snapshots[-1].sample(measuring_key(2), _MANY))
     counts, _, _ = np.histogram2d(draws[:, 0], draws[:, 1], _GRID, list(zip(low, high, strict=True)))
     return {"low": rounded(low), "high": rounded(high), "counts": counts.astype(int).tolist()}
 
 
 def _draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     """A thousand draws of the first seven coordinates, and of the truth."""
-    draws = snapshots[-1].sample(jax.random.key(_KEY), _NUM_DRAWS)
+    draws = snapshots[-1].sample(measuring_key(2), _NUM_DRAWS)
     return {"draws": rounded(draws[:, :7], 4), "truth": rounded(problem.truth().blocks[0][:, :7], 4)}
 
 
 def _all_draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     """A thousand draws, for what is measured between two cells."""
-    return {"draws": rounded(snapshots[-1].sample(jax.random.key(_KEY), _NUM_DRAWS), 4)}
+    return {"draws": rounded(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS), 4)}
 
 
 def _correlations(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     """Pairwise correlation coefficients, and of the truth."""
-    draws = np.asarray(snapshots[-1].sample(jax.random.key(_KEY), _NUM_DRAWS))
+    draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
     truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
     upper = np.triu_indices(draws.shape[1], 1)
     return {name: rounded(np.corrcoef(x.T)[upper], 4) for name, x in {"draws": draws, "truth": truth}.items()}
@@ -136,7 +158,7 @@ def _correlations(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
 
 def _band(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     """Mean and 95% interval of every coordinate, and of the truth."""
-    draws = np.asarray(snapshots[-1].sample(jax.random.key(_KEY), _NUM_DRAWS))
+    draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
     truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
 
     def band(x: np.ndarray) -> dict[str, Any]:
@@ -149,7 +171,7 @@ def _band(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
 def _smoothness(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     """For random z: ‖∂μ/∂φ‖ at every snapshot, and the Lipschitz estimate of the Jacobian from each to the next."""
     means = [_family(posterior).conditional.mean for posterior in snapshots]
-    z = _family(snapshots[0]).mixing.sample(jax.random.key(_KEY), 200)
+    z = _family(snapshots[0]).mixing.sample(measuring_key(2), 200)
     return {
         "z_norm": rounded(np.linalg.norm(z, axis=1)),
         "jacobian": [rounded(jacobian_norms(mean, z)) for mean in means],

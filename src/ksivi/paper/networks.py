@@ -6,6 +6,8 @@ import functools
 import itertools
 import json
 import time
+import zlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,11 +25,13 @@ from ..particles import SVGD
 from ..posterior import Fit, Posterior
 from ..problems import BNN, Hyper, bnn
 from ..training import train
-from .cells import Cell, Runs, device
-from .measures import rounded
+from .cells import Cell, Runs, device, finished
+from .measures import measuring_key, rounded
 
 _NUM_DRAWS = 100
-_HYPER_PARTICLES = 20
+_PRETRAINING = 1
+_CHOOSING_SEED = 100
+_HYPER_PARTICLES, _HYPER_SEED = 20, 2**30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,11 +52,15 @@ class Setup:
     form: str
     hyper_steps: int = 2_000
 
-    def problems(self, num_runs: int) -> list[BNN]:
-        """The problem of each run."""
-        if self.splits == "released":
-            return [_problem(self, "released")] * num_runs
-        return [_problem(self, seed) for seed in range(num_runs)]
+    def problems(self, num_runs: int, hyper: list[list[float]] | None = None) -> list[BNN]:
+        """The problem of each run, with its hyper-parameters where they are known already."""
+        splits = ["released"] * num_runs if self.splits == "released" else list(range(num_runs))
+        if hyper is None:
+            return [_problem(self, split) for split in splits]
+        return [self.problem(split, Hyper(*values)) for split, values in zip(splits, hyper, strict=True)]
+
+    def problem(self, split: Any, hyper: Hyper | None) -> BNN:
+        return bnn(self.data, split=split, hyper=hyper, noise=self.form)  # type: ignore[arg-type]
 
     def to_choose_on(self) -> "Setup":
         """Settings are chosen once, on the released split."""
@@ -62,18 +70,18 @@ class Setup:
 @functools.cache
 def _problem(setup: Setup, split: Any) -> BNN:
     if setup.form == "released":
-        return bnn(setup.data, split=split, noise="released")
-    problem = bnn(setup.data, split=split, hyper=Hyper(0.0, 0.0))
-    return bnn(setup.data, split=split, hyper=_find_hyper(problem, setup.hyper_steps))
+        return setup.problem(split, None)
+    key = jax.random.fold_in(jax.random.key(_HYPER_SEED), zlib.crc32(f"{setup.data} {split}".encode()))
+    return setup.problem(split, _find_hyper(key, setup.problem(split, Hyper(0.0, 0.0)), setup.hyper_steps))
 
 
-def _find_hyper(problem: BNN, num_steps: int) -> Hyper:
+def _find_hyper(key: Array, problem: BNN, num_steps: int) -> Hyper:
     """Hyper-parameters from SVGD on weights and hyper-parameters together."""
-    start_key, run_key, draw_key = jax.random.split(jax.random.key(0), 3)
+    start_key, run_key, draw_key = jax.random.split(key, 3)
     start = problem.hyper_start(start_key, _HYPER_PARTICLES)
     method = SVGD(_HYPER_PARTICLES, num_steps, optimizer=_rmsprop(), start=start)
     fit = run(run_key, problem.hyper_target(), method, chunk_size=1_000, progress=False)
-    return problem.hyper_from_particles(fit.posterior.sample(draw_key, _HYPER_PARTICLES))
+    return problem.hyper_from_particles(finished([fit])[0].posterior.sample(draw_key, _HYPER_PARTICLES))
 
 
 def _rmsprop() -> optax.GradientTransformation:
@@ -90,41 +98,48 @@ class _Networks(Cell):
     seeds: int
 
     @abc.abstractmethod
-    def _fits(self) -> tuple[list[Fit], dict[str, Any]]:
+    def _fits(self, problems: list[BNN]) -> tuple[list[Fit], dict[str, Any]]:
         """The runs, and the settings that were chosen for them."""
 
     def train(self) -> Runs:
         began = time.perf_counter()
-        fits, chosen = self._fits()
-        steps = fits[0].cost.steps
-        a_step = fits[0].cost.seconds / max(1, steps)
-        status = tuple(str(fit.status) for fit in fits)
-        posteriors = (tuple(fit.posterior for fit in fits),)
-        seconds = time.perf_counter() - began
-        notes = json.dumps({"chosen": chosen})
-        return Runs(posteriors, (steps,), status, jnp.zeros((0, 0)), seconds, a_step, device(), notes)
+        problems = self.setup.problems(self.seeds)
+        fits, chosen = self._fits(problems)
+        finished(fits)
+        steps = max(fit.cost.steps for fit in fits)
+        hyper = [[float(value) for value in problem.hyper] for problem in problems]
+        return Runs(
+            (tuple(fit.posterior for fit in fits),),
+            (steps,),
+            tuple(str(fit.status) for fit in fits),
+            jnp.zeros((0, 0)),
+            time.perf_counter() - began,
+            fits[0].cost.seconds / max(1, steps),
+            device(),
+            json.dumps({"chosen": chosen, "hyper": hyper}),
+        )
 
     def measure(self, runs: Runs) -> dict[str, Any]:
-        problems = self.setup.problems(self.seeds)
+        problems = self.setup.problems(self.seeds, json.loads(runs.notes)["hyper"])
         rows = []
         for seed, (problem, posterior) in enumerate(zip(problems, runs.posteriors[0], strict=True)):
             draws = _draw(posterior)
-            scores = problem.test_scores(draws) | {f"dev_{k}": v for k, v in problem.dev_scores(draws).items()}
-            hyper = {"log_gamma": problem.hyper.log_gamma, "log_lambda": problem.hyper.log_lambda}
-            rows.append({"seed": seed} | {name: rounded(value) for name, value in (scores | hyper).items()})
+            dev = {f"dev_{name}": value for name, value in _scores(problem.dev_scores, draws).items()}
+            numbers = _scores(problem.test_scores, draws) | dev | problem.hyper._asdict()
+            rows.append({"seed": seed} | {name: rounded(value) for name, value in numbers.items()})
         return {"rows": rows}
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainedNetworks(_Networks):
-    """A semi-implicit family, pretrained on the development rows; learning rate and regularisation chosen there.
+    """A semi-implicit family, pretrained; learning rate and regularisation chosen on the development rows.
 
     **Attributes:**
 
     - `learning_rates`, `weights`: to choose from; the weights are of KSIVI's log density.
     - `choosing_steps`: after which the choice is made.
-    - `pretraining`: steps on the squared error of the mean prediction. It sees training rows; the released code takes
-        the development rows, whose error then says little of a setting.
+    - `pretraining`: steps on the squared error of the mean prediction.
+    - `pretrained_on`: "train", or "dev" as in the released code, whose development rows then say little of a setting.
     """
 
     plan: Plan
@@ -132,10 +147,10 @@ class TrainedNetworks(_Networks):
     weights: tuple[float, ...] = ()
     choosing_steps: int = 5_000
     pretraining: int = 100
+    pretrained_on: str = "train"
 
-    def _fits(self):
+    def _fits(self, problems):
         tried, rate, weight = _choose(dataclasses.replace(self, name="", setup=self.setup.to_choose_on()))
-        problems = self.setup.problems(self.seeds)
         seeds, count = list(range(self.seeds)), self.seeds
         fits = self._train(problems, seeds, [rate] * count, [weight] * count, self.plan.num_steps)
         return fits, {"learning_rate": rate, "weight": weight, "tried": tried}
@@ -148,7 +163,7 @@ class TrainedNetworks(_Networks):
         return self.plan.train(
             keys,
             [problem.target for problem in problems],
-            start=self._pretrain(keys, problems),
+            start=self._pretrain(jax.vmap(lambda key: jax.random.fold_in(key, _PRETRAINING))(keys), problems),
             objective=[self.plan.but(log_density_weight=weight).objective() for weight in weights],
             learning_rate=jnp.asarray(rates),
             num_steps=num_steps,
@@ -158,7 +173,8 @@ class TrainedNetworks(_Networks):
     def _pretrain(self, keys, problems: list[BNN]) -> list[SemiImplicit]:
         objectives: list[AbstractObjective] = []
         for problem in problems:
-            objectives.append(MeanPrediction(problem.predict, *_some_rows(problem), self.plan.num_samples))
+            rows = (problem.x_dev, problem.y_dev) if self.pretrained_on == "dev" else _some_rows(problem)
+            objectives.append(MeanPrediction(problem.predict, *rows, self.plan.num_samples))
         family = functools.partial(self.plan.family, dim=problems[0].target.dim)
         targets = [problem.target for problem in problems]
         fits = train(keys, targets, family, objectives, learning_rate=0.01, num_steps=self.pretraining, progress=False)
@@ -168,20 +184,26 @@ class TrainedNetworks(_Networks):
 
 @functools.cache
 def _choose(cell: TrainedNetworks) -> tuple[list[dict[str, Any]], float, float | None]:
-    """Every setting once or twice, as many runs as the cell itself has; the one with the least development error."""
+    """Every setting at least once, in as many runs as the cell has; the one with the least development error."""
     grid = list(itertools.product(cell.learning_rates, cell.weights or (None,)))
+    if len(grid) == 1:
+        return [], *grid[0]
     runs = list(itertools.islice(itertools.cycle(grid), max(len(grid), cell.seeds)))
-    seeds = [100 + i // len(grid) for i in range(len(runs))]
+    seeds = [_CHOOSING_SEED + i // len(grid) for i in range(len(runs))]
     problems = cell.setup.problems(len(runs))
     rates, weights = [rate for rate, _ in runs], [weight for _, weight in runs]
-    fits = cell._train(problems, seeds, rates, weights, cell.choosing_steps)
+    fits = finished(cell._train(problems, seeds, rates, weights, cell.choosing_steps))
     errors = [_dev_error(problem, fit) for problem, fit in zip(problems, fits, strict=True)]
     tried = [
         {"learning_rate": rate, "weight": weight, "dev_rmse": rounded(np.mean(errors[i :: len(grid)]))}
         for i, (rate, weight) in enumerate(grid)
     ]
-    best = int(np.argmin([np.inf if one["dev_rmse"] is None else one["dev_rmse"] for one in tried]))
-    return tried, *grid[best]
+    return tried, *grid[tried.index(_best(tried))]
+
+
+def _best(tried: list[dict[str, Any]]) -> dict[str, Any]:
+    """The setting with the least development error; one without a finite error is the worst."""
+    return min(tried, key=lambda one: np.inf if one["dev_rmse"] is None else one["dev_rmse"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,13 +214,13 @@ class SampledNetworks(_Networks):
     num_steps: int
     step_sizes: tuple[float, ...] = ()
 
-    def _fits(self):
+    def _fits(self, problems):
         tried = []
-        problem = self.setup.to_choose_on().problems(1)[0]
         for size in self.step_sizes:
-            tried.append({"step_size": size, "dev_rmse": rounded(_dev_error(problem, self._run(problem, 100, size)))})
-        best = min(tried, key=lambda one: one["dev_rmse"] or np.inf)["step_size"] if tried else None
-        problems = self.setup.problems(self.seeds)
+            problem = self.setup.to_choose_on().problems(1)[0]
+            fit = finished([self._run(problem, _CHOOSING_SEED, size)])[0]
+            tried.append({"step_size": size, "dev_rmse": rounded(_dev_error(problem, fit))})
+        best = _best(tried)["step_size"] if tried else None
         fits = [self._run(problem, seed, best) for seed, problem in enumerate(problems)]
         return fits, {"step_size": best, "tried": tried}
 
@@ -220,9 +242,16 @@ def _some_rows(problem: BNN) -> tuple[Array, Array]:
 
 
 def _dev_error(problem: BNN, fit: Fit) -> float:
-    draws = _draw(fit.posterior)
-    return problem.dev_scores(draws)["rmse"] if bool(jnp.isfinite(draws).all()) else np.inf
+    return _scores(problem.dev_scores, _draw(fit.posterior))["rmse"]
+
+
+def _scores(scores: Callable[[Array], dict[str, float]], draws: Array) -> dict[str, float]:
+    """Scores of the draws; infinite where they, or their predictions, are not finite."""
+    try:
+        return scores(draws)
+    except ValueError:
+        return {"rmse": np.inf, "nll": np.inf}
 
 
 def _draw(posterior: Posterior) -> Float[Array, "s d"]:
-    return posterior.sample(jax.random.key(1), _NUM_DRAWS)
+    return posterior.sample(measuring_key(3), _NUM_DRAWS)

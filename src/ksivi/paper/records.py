@@ -23,18 +23,18 @@ class Folder:
     def record(self, cell: Cell) -> dict[str, Any] | None:
         """The finished record of a cell, if its spec is still the same."""
         path = self._path(cell, "records", "json")
-        if not path.is_file():
-            return None
-        record = json.loads(path.read_text())
-        return record if record["spec"] == _plain(cell.spec) else None
+        record = _read(path) if path.is_file() else None
+        return record if record is not None and record["spec"] == plain(cell.spec) else None
 
     def runs(self, cell: Cell) -> Runs | None:
         """What an earlier training left, if it was the same training."""
         path = self._path(cell, "trained", "safetensors")
         note = path.with_suffix(".json")
-        if not path.is_file() or not note.is_file() or json.loads(note.read_text()) != _plain(cell.training_spec):
+        try:
+            same = json.loads(note.read_text()) == plain(cell.training_spec)
+            return _archive.read(path) if same else None
+        except (OSError, ValueError):  # not there, or damaged: it is trained again
             return None
-        return _archive.read(path)
 
     def keep(self, cell: Cell, runs: Runs) -> None:
         """Stores what training left. The note comes last, so that a file without one is not finished."""
@@ -42,7 +42,7 @@ class Folder:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)
         _archive.write(path, runs)
-        _write(path.with_suffix(".json"), _plain(cell.training_spec))
+        _write(path.with_suffix(".json"), plain(cell.training_spec))
 
     def finish(self, cell: Cell, runs: Runs, numbers: dict[str, Any], measuring: float) -> None:
         """Writes the record."""
@@ -66,7 +66,7 @@ class Folder:
 
     def records(self) -> list[dict[str, Any]]:
         """All finished records, in the order of their names."""
-        return [json.loads(path.read_text()) for path in sorted(self.path.glob("records/*/*.json"))]
+        return [_read(path) for path in sorted(self.path.glob("records/*/*.json"))]
 
     def _path(self, cell: Cell, kind: str, suffix: str) -> Path:
         return self.path / kind / cell.experiment / f"{cell.name}.{suffix}"
@@ -82,7 +82,18 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _plain(value: Any) -> Any:
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text())
+        missing = {"experiment", "cell", "spec", "numbers", "status", "seconds"} - set(record)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}; remove it to run its cell again") from error
+    if missing:
+        raise ValueError(f"{path} is not a record: it has no {', '.join(sorted(missing))}")
+    return record
+
+
+def plain(value: Any) -> Any:
     """As it comes back from JSON."""
     return json.loads(json.dumps(value))
 
@@ -91,6 +102,6 @@ def _write(path: Path, value: Any) -> None:
     """Writes a file whole or not at all: a line a key, short lists on one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(part)}" for key, part in value.items())
-    draft = path.with_suffix(".tmp")
+    draft = path.with_suffix(f".{os.getpid()}.tmp")
     draft.write_text("{\n" + lines + "\n}\n")
     os.replace(draft, path)

@@ -19,7 +19,7 @@ from ..particles import KSDD, MIED
 from ..posterior import Fit, Posterior
 from ..training import Chunk
 from . import measures
-from .cells import Cell, Runs, Where, device
+from .cells import Cell, Runs, Where, device, finished
 
 _LONGEST_CHUNK = 1_000
 _POINTS = 200
@@ -62,9 +62,10 @@ class Training(Cell):
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         keeper = _Keeper(self.snapshots)
         target = self.problem.make().target
-        fits = self.plan.train(
-            keys, target, learning_rate=jnp.asarray(rates), callbacks=[keeper], chunk_size=self._chunk()
-        )
+        options: dict[str, Any] = {"callbacks": [keeper], "chunk_size": self._chunk()}
+        fits = finished(self.plan.train(keys, target, learning_rate=jnp.asarray(rates), **options))
+        if keeper.steps != sorted(self.snapshots) and not all(fit.status.kind == "diverged" for fit in fits):
+            raise RuntimeError(f"snapshots were to be at {self.snapshots}, and are at {keeper.steps}")
         posteriors = (*keeper.posteriors, tuple(fit.posterior for fit in fits))
         steps = (*keeper.steps, self.plan.num_steps)
         return Runs(
@@ -79,6 +80,8 @@ class Training(Cell):
 
     def _chunk(self) -> int:
         """Steps between looks, so that every snapshot falls on one."""
+        if not self.snapshots:
+            return _LONGEST_CHUNK
         common = math.gcd(self.plan.num_steps, *self.snapshots)
         return max(size for size in range(1, min(common, _LONGEST_CHUNK) + 1) if common % size == 0)
 
@@ -114,13 +117,12 @@ class Sampling(Cell):
 
     def train(self) -> Runs:
         began, problem = time.perf_counter(), self.problem.make()
-        fits = [self._run(problem, seed) for seed in range(self.seeds)]
+        fits = finished([self._run(problem, seed) for seed in range(self.seeds)])
         posteriors = tuple(_last(fit.posterior, self.num_points) for fit in fits)
         seconds = fits[-1].cost.seconds / max(1, fits[-1].cost.steps)
         status = tuple(str(fit.status) for fit in fits)
-        losses = _thinned_losses(fits, fits[0].cost.steps)
-        wall = time.perf_counter() - began
-        return Runs((posteriors,), (fits[0].cost.steps,), status, losses, wall, seconds, device())
+        steps, wall = max(fit.cost.steps for fit in fits), time.perf_counter() - began
+        return Runs((posteriors,), (steps,), status, jnp.zeros((0, 0)), wall, seconds, device())
 
     def measure(self, runs: Runs) -> dict[str, Any]:
         rows = [
@@ -152,20 +154,17 @@ def _last(posterior: Posterior, n: int) -> Posterior:
 
 
 class _Keeper:
-    """Keeps posteriors at the first look at or after each snapshot, and the time of every look."""
+    """Keeps posteriors at the snapshots, and the time of every look."""
 
     def __init__(self, snapshots: tuple[int, ...]):
-        self.waiting = sorted(snapshots)
+        self.wanted = set(snapshots)
         self.steps: list[int] = []
         self.posteriors: list[tuple[Posterior, ...]] = []
         self.looks: list[tuple[int, float]] = []
 
     def __call__(self, chunk: Chunk) -> None:
         self.looks.append((chunk.step, chunk.seconds))
-        due = bool(self.waiting) and chunk.step >= self.waiting[0] and chunk.step < chunk.num_steps
-        while self.waiting and chunk.step >= self.waiting[0]:
-            self.waiting.pop(0)
-        if due:
+        if chunk.step in self.wanted:
             self.steps.append(chunk.step)
             self.posteriors.append(tuple(chunk.posteriors()))
 

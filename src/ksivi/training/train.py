@@ -112,7 +112,11 @@ def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Sca
     if shape not in ((), key.shape):
         raise ValueError(f"learning_rate must be one number, or one for each of the {key.size} keys, got shape {shape}")
     rates = [as_positive(one, "learning_rate") for one in np.atleast_1d(1e-3 if rate is None else rate)]
-    return optimizer or optax.adam, rates if shape else rates[0]
+    optimizer = optimizer or optax.adam
+    made = optimizer(rates[0])
+    if not isinstance(made, optax.GradientTransformation):
+        raise ValueError(f"optimizer must make an Optax transformation from a learning rate, and it made {made!r}")
+    return optimizer, rates if shape else rates[0]
 
 
 def _check_options(ema, callbacks) -> None:

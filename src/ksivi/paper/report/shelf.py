@@ -1,7 +1,6 @@
 """Records by their cells, and the numbers in them."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +9,7 @@ import numpy as np
 
 from ..cells import Cell
 from ..experiments import EXPERIMENTS
+from ..records import plain
 
 Record = dict[str, Any]
 
@@ -45,7 +45,7 @@ class Spread:
 
     @property
     def sd_of_one(self) -> float:
-        """Of one run measured once, as the paper's numbers are."""
+        """Of one run measured once: over runs and redraws together."""
         return math.hypot(self.sd, self.redraw_sd)
 
 
@@ -79,8 +79,12 @@ class Shelf:
 
     def __init__(self, records: Iterable[Record], preset: str = "paper"):
         self.preset = preset
-        self.records = {(record["experiment"], record["cell"]): record for record in records}
         self.cells = {(c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)}
+        wanted = {key: plain(cell.spec) for key, cell in self.cells.items()}
+        found = {(record["experiment"], record["cell"]): record for record in records}
+        self.records = {key: record for key, record in found.items() if wanted.get(key) == record["spec"]}
+        self.outdated = [record for key, record in found.items() if key not in self.records]
+        """Of cells that the experiments do not have any more, or have with other settings; the page leaves them out."""
 
     def get(self, experiment: str, cell: str) -> Record | None:
         return self.records.get((experiment, cell))
@@ -118,11 +122,6 @@ class Shelf:
 
     def missing(self) -> list[Cell]:
         return [cell for key, cell in self.cells.items() if key not in self.records]
-
-    def outdated(self) -> list[Record]:
-        """Records of cells that the experiments do not have any more, or have with other settings."""
-        wanted = {key: json.loads(json.dumps(cell.spec)) for key, cell in self.cells.items()}
-        return [record for key, record in self.records.items() if wanted.get(key) != record["spec"]]
 
 
 def _rows(record: Record, entry: Entry) -> list[tuple[dict[str, Any], str]]:

@@ -19,8 +19,8 @@ def smoothness(page: Page) -> None:
     page.say(
         "The paper assumes that the Jacobian of μ(z; φ) in φ, and its Lipschitz constant, are at most G(1 + ‖z‖). "
         "On the logistic regression, for 200 random z: Frobenius norms of the Jacobian after some steps, and ‖J(φₐ) "
-        "− J(φ_b)‖ / ‖φₐ − φ_b‖ from one such stage a to the next b, which bounds the constant from below. One run "
-        "of each estimator."
+        "− J(φ_b)‖ / ‖φₐ − φ_b‖ from one such stage a to the next b, which is at most that constant in the same "
+        "norm. One run of each estimator."
     )
     rows = [_stages(page.shelf, method) for method in OURS if page.shelf.shown("smoothness", method, "smoothness")]
     caption = "Both quantities over ‖z‖; dashed lines are the smallest G(1 + ‖z‖) above all points of a stage."
