@@ -138,16 +138,6 @@ def test_training_of_another_spec_is_not_measured(tmp_path):
     assert folder.runs(tiny(plan=TINY.but(learning_rate=2e-3))) is None
 
 
-def test_a_batch_of_rates_is_the_single_runs(tmp_path):
-    batch = tiny(learning_rates=(1e-3, 1e-2), seeds=1)
-    rows = batch.measure(batch.train())["rows"]
-    single = tiny(plan=TINY.but(learning_rate=1e-2), seeds=1)
-    last = [row for row in rows if row["learning_rate"] == 1e-2]
-    np.testing.assert_allclose(
-        [r["kl"] for r in last], [r["kl"] for r in single.measure(single.train())["rows"]], rtol=1e-3
-    )
-
-
 def test_a_cell_that_cannot_run_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("KSIVI_DATA", str(tmp_path))
     monkeypatch.setattr("ksivi.problems.data.SOURCES", {"waveform.mat": ksivi_source()})
