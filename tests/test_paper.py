@@ -75,6 +75,9 @@ def test_cells_are_values_with_names_of_their_own(preset):
         assert json.loads(json.dumps(cell.spec))["name"] == cell.name
         assert cell == dataclasses.replace(cell)
         assert hash(cell) == hash(dataclasses.replace(cell))
+        if isinstance(cell, Training):  # looks are every two steps at least, and every snapshot falls on one
+            assert not cell.snapshots or cell._chunk() > 1
+            assert all(0 < step < cell.plan.num_steps for step in cell.snapshots)
 
 
 def test_the_paper_preset_has_every_experiment_of_the_paper():

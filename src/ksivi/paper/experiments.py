@@ -185,10 +185,11 @@ def _smoke(cell: Cell) -> Cell:
         return dataclasses.replace(cell, options=options, num_points=100, seeds=1, measured=_few(cell.measured))
     assert isinstance(cell, Training)
     steps = max(20, cell.plan.num_steps // 200)
-    snapshots = tuple(dict.fromkeys(max(1, steps * s // cell.plan.num_steps) for s in cell.snapshots[::4]))
+    snapshots = sorted({10 * max(1, round(steps * s / cell.plan.num_steps / 10)) for s in cell.snapshots[::4]})
+    snapshots = [step for step in snapshots if step < steps]
     plan = cell.plan.but(num_steps=steps, num_samples=50, log_density_share=None)
     few = {"measured": _few(cell.measured), "at_end": _few(cell.at_end), "seeds": min(2, cell.seeds)}
-    return dataclasses.replace(cell, plan=plan, snapshots=snapshots, **few)  # type: ignore[arg-type]
+    return dataclasses.replace(cell, plan=plan, snapshots=tuple(snapshots), **few)  # type: ignore[arg-type]
 
 
 def _few(names: tuple[str, ...]) -> tuple[str, ...]:
