@@ -9,6 +9,19 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
 LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures"}
+METHODS_AND_PROBLEMS = {
+    "targets",
+    "kernels",
+    "families",
+    "posterior",
+    "objectives",
+    "training",
+    "methods",
+    "particles",
+    "mcmc",
+    "metrics",
+    "problems",
+}
 ALLOWED = {
     "targets": set(),
     "kernels": set(),
@@ -22,37 +35,10 @@ ALLOWED = {
     "diagnostics": {"targets", "kernels", "families", "posterior", "objectives"},
     "metrics": {"kernels"},
     "problems": {"targets", "metrics", "mcmc", "families"},
-    "comparison": {
-        "targets",
-        "kernels",
-        "families",
-        "posterior",
-        "objectives",
-        "training",
-        "methods",
-        "particles",
-        "mcmc",
-        "metrics",
-        "problems",
-    },
+    "comparison": METHODS_AND_PROBLEMS,
     "report": {"targets"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
-    "paper": {
-        "targets",
-        "kernels",
-        "families",
-        "posterior",
-        "objectives",
-        "training",
-        "methods",
-        "particles",
-        "mcmc",
-        "diagnostics",
-        "metrics",
-        "problems",
-        "comparison",
-        "report",
-    },
+    "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report"},
     "cli": {"demo", "comparison", "problems", "report", "training", "paper"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}

@@ -9,30 +9,7 @@ import pytest
 
 import ksivi
 from ksivi._closures import Structural
-
-KEY = jax.random.key(0)
-MEAN, SD = jnp.array([1.0, -2.0]), jnp.array([0.5, 2.0])
-
-
-def gaussian(x):
-    return -0.5 * jnp.sum(((x - MEAN) / SD) ** 2)
-
-
-def family(key=KEY, dim=2):
-    return ksivi.SemiImplicit.mlp(key, dim=dim, mixing_dim=2, hidden=(16, 16))
-
-
-def train(key=KEY, target=None, start=None, objective=None, **options):
-    options = {"num_steps": 60, "optimizer": optax.adam(1e-2), **options}
-    target = ksivi.Target(gaussian, dim=2) if target is None else target
-    objective = ksivi.KSIVI(num_samples=20) if objective is None else objective
-    return ksivi.train(key, target, family() if start is None else start, objective, **options)
-
-
-def same(a, b):
-    """Whether all arrays of two pytrees are equal to the last bit."""
-    pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return all(np.array_equal(np.asarray(x), np.asarray(y)) for x, y in pairs)
+from small_runs import KEY, MEAN, SD, family, gaussian, same, train
 
 
 @pytest.mark.parametrize("estimator", ["vanilla", "u-statistic"])
@@ -217,107 +194,6 @@ def test_whitened_targets_draw_in_the_original_coordinates():
     np.testing.assert_allclose(draws.std(0), SD, rtol=0.03)
 
 
-def cliff(x):
-    """Pulls to the right, where its score turns to NaN."""
-    return 10.0 * jnp.sum(x) - 0.005 * jnp.sum(x**2) + 1e-3 * jnp.sqrt(8.0 - jnp.max(x))
-
-
-def kinked_score(x):
-    """Pulls to the right, where it stays finite but its derivative is NaN: the slope of √ at 0 times 0."""
-    return 10.0 - 0.01 * x + jnp.sqrt(jnp.maximum(8.0 - x, 0.0))
-
-
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("fault", ["loss", "gradient"])
-def test_nan_stops_the_run_and_keeps_the_last_good_parameters(batched, fault):
-    target = ksivi.Target(cliff, dim=2) if fault == "loss" else ksivi.Target.from_score(kinked_score, dim=2)
-    keys = jax.random.split(KEY, 2) if batched else KEY
-    options = {"optimizer": optax.adam(0.1), "num_steps": 1_000, "chunk_size": 100}
-    fits = train(keys, target=target, **options)
-    for fit in fits if batched else [fits]:
-        assert str(fit.status).startswith("diverged: the loss became nan at step ")
-        last = int(fit.history["step"][-1])
-        assert str(fit.status).startswith(f"diverged: the loss became nan at step {last + 1:,}")
-        assert all(np.isfinite(values).all() for values in fit.history.values())
-        assert fit.state.step == last
-        assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 100)))
-        assert fit.trusted is False
-    if not batched:
-        good = train(target=target, **{**options, "num_steps": int(fits.state.step)})
-        assert same(good.state.params, fits.state.params)
-
-
-def test_a_gradient_that_fails_in_the_last_step_is_noticed():
-    target, options = ksivi.Target.from_score(kinked_score, dim=2), {"optimizer": optax.adam(0.1)}
-    last = int(train(target=target, num_steps=1_000, **options).state.step)
-    fit = train(target=target, num_steps=last + 1, **options)
-    assert str(fit.status).startswith(f"diverged: a gradient became NaN or infinite at step {last:,}")
-    assert fit.state.step == last
-
-
-def test_one_diverging_run_leaves_the_others_alone():
-    far_or_near = lambda key: jnp.where(jax.random.bernoulli(key), 0.0, -500.0)  # noqa: E731
-    start = lambda key: ksivi.SemiImplicit.location_scale(2, loc=far_or_near(key))  # noqa: E731
-    fits = train(
-        jax.random.split(KEY, 4),
-        target=ksivi.Target(cliff, dim=2),
-        start=start,
-        optimizer=optax.adam(0.1),
-        num_steps=300,
-    )
-    assert {fit.status.kind for fit in fits} == {"diverged", "step limit"}
-    for fit in fits:
-        assert (len(fit.history["loss"]) == 300) == (fit.status.kind == "step limit")
-        assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 10)))
-
-
-@pytest.mark.parametrize("chunk_size", [100, 2_000])
-def test_runaway_draws_are_noticed(chunk_size):
-    """An optimiser that widens σ in every step, in many chunks and within one."""
-    log_density = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
-    objective = ksivi.KSIVI(ksivi.kernels.Gaussian(ksivi.kernels.Fixed(1e-4)), num_samples=20)
-    target = ksivi.Target(log_density, dim=20)
-    start = ksivi.SemiImplicit.location_scale(20)
-    fit = train(
-        target=target, start=start, objective=objective, optimizer=_Outwards(), num_steps=2_000, chunk_size=chunk_size
-    )
-    assert str(fit.status).startswith("diverged: the draws ran away")
-    assert fit.posterior.sample(KEY, 1_000).std() < 200
-
-
-def _Outwards():
-    """An optimiser that only ever widens σ."""
-    update = lambda grads, state, params=None: (jax.tree.map(lambda g: jnp.full_like(g, 0.01), grads), state)  # noqa: E731
-    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
-
-
-def test_a_runaway_is_noticed_after_resuming():
-    target, start = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2), ksivi.SemiImplicit.location_scale(2)
-    options = {"target": target, "start": start, "optimizer": _Outwards()}
-    first = train(num_steps=800, **options)
-    assert first.status.kind == "step limit"
-    assert train(num_steps=1_300, resume=first.state, **options).status.kind == "diverged"
-
-
-def test_the_parameters_of_a_bad_loss_are_not_kept():
-    """One step too far, and the draws overflow: the parameters before it are kept."""
-    start = ksivi.SemiImplicit.location_scale(2)
-    fit = train(target=ksivi.Target(lambda x: -jnp.sum(x**4), dim=2), start=start, optimizer=optax.sgd(1e12))
-    assert fit.status.kind == "diverged"
-    assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 100)))
-    assert np.isfinite(fit.history["loss"][int(fit.state.step)])
-
-
-def test_a_fault_in_the_first_step_of_a_chunk_goes_back_to_the_chunk_before():
-    target, optimizer = ksivi.Target(cliff, dim=2), optax.adam(0.1)
-    bad = 1 + int(train(target=target, optimizer=optimizer, num_steps=1_000).history["step"][-1])
-    fit = train(target=target, optimizer=optimizer, num_steps=4 * bad, chunk_size=bad)
-    assert fit.history["step"][-1] == bad - 1
-    assert fit.state.step == bad - 1
-    good = train(target=target, optimizer=optimizer, num_steps=bad - 1)
-    assert same(fit.state.params, good.state.params)
-
-
 @pytest.mark.parametrize(
     ("options", "argument"),
     [
@@ -350,33 +226,6 @@ def test_an_unfinished_anneal_is_mentioned():
     assert str(fit.status) == "step limit: ran all 60 steps, with the target still annealed at β = 0.1"
     done = ksivi.KSIVI(num_samples=50, annealing=ksivi.Annealing(start=0.1, horizon=10))
     assert str(train(target=target, start=start, objective=done).status) == "step limit: ran all 60 steps"
-
-
-def test_throw_raises():
-    target = ksivi.Target(cliff, dim=2)
-    with pytest.raises(RuntimeError, match="diverged: the loss became nan"):
-        train(target=target, optimizer=optax.adam(0.1), num_steps=2_000, throw=True)
-
-
-def test_ctrl_c_before_the_first_chunk_ends(monkeypatch):
-    def interrupt(*arguments):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("ksivi.training.run.run_one", interrupt)
-    fit = train(num_steps=100)
-    assert str(fit.status) == "interrupted: stopped by the user after 0 of 100 steps"
-    assert fit.history["loss"].shape == (0,)
-    assert same(fit.posterior.family, family())
-
-
-def test_ctrl_c_keeps_what_there_is():
-    def interrupt(chunk):
-        if chunk.step >= 40:
-            raise KeyboardInterrupt
-
-    fit = train(num_steps=100, chunk_size=20, callbacks=[interrupt])
-    assert str(fit.status) == "interrupted: stopped by the user after 40 of 100 steps"
-    assert same(fit.state, train(num_steps=40, chunk_size=20).state)
 
 
 def test_callbacks_see_the_run_and_may_end_it():
