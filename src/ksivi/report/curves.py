@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .figures import dress
-from .style import FAINT, colour, label, legend, marker, panels, plain_logs, save
+from .style import FAINT, colour, label, legend, marker, method_grid, panels, plain_logs, save
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,15 +79,7 @@ def losses(path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str
 
     - `rows`: a title and, for each method, its name, the number of steps, and the losses of its runs.
     """
-    columns = max(len(row) for _, row in rows)
-    figure, axes = panels(len(rows), columns, 2.1 * len(rows) + 0.4)
-    for i, (line, (title, row)) in enumerate(zip(axes, rows, strict=True)):
-        for axis, (method, num_steps, runs) in zip(line, row, strict=False):
-            _losses(axis, method, num_steps, runs)
-            dress(axis, label(method) if i == 0 else "")
-        for axis in line[len(row) :]:
-            axis.set_visible(False)
-        line[0].set_ylabel(title)
+    figure, _ = method_grid(rows, 2.1, _losses)
     figure.supxlabel("steps", fontsize=10)
     save(figure, path)
 

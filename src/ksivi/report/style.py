@@ -1,10 +1,10 @@
 """What figures share: a colour and a marker a method, one width, and files that are the same every time."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from .figures import new_figure
+from .figures import dress, new_figure
 
 WIDTH = 9.6
 """Inches, 1,250 pixels."""
@@ -38,6 +38,27 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Any,
     """A figure of full width with so many panels, and the panels in a grid."""
     figure = new_figure(figsize=(WIDTH, height))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def method_grid(
+    rows: Sequence[tuple[str, Sequence[tuple]]], height: float, draw: Callable[..., None], **options: Any
+) -> tuple[Any, Any]:
+    """A figure with a row of panels a title, and a panel a method in it.
+
+    **Arguments:**
+
+    - `rows`: a title and, for each method, its name and what `draw(axis, name, ...)` takes besides.
+    - `height`: of a row, in inches.
+    """
+    figure, axes = panels(len(rows), max(len(row) for _, row in rows), height * len(rows) + 0.4, **options)
+    for i, (line, (title, row)) in enumerate(zip(axes, rows, strict=True)):
+        for axis, (method, *shown) in zip(line, row, strict=False):
+            draw(axis, method, *shown)
+            dress(axis, label(method) if i == 0 else "")
+        for axis in line[len(row) :]:
+            axis.set_visible(False)
+        line[0].set_ylabel(title, fontsize=10)
+    return figure, axes
 
 
 def legend(figure: Any, axes: Sequence[Any], columns: int = 6) -> None:

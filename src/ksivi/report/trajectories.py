@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .figures import dress
-from .style import TRUTH, colour, label, legend, panels, save
+from .style import TRUTH, colour, legend, method_grid, save
 
 Band = dict[str, Any]
 
@@ -19,15 +18,8 @@ def trajectories(path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tup
 
     - `rows`: a title and, for each method, its name, its band and the truth's: `{"mean", "low", "high"}`.
     """
-    columns = max(len(row) for _, row in rows)
-    figure, axes = panels(len(rows), columns, 2.5 * len(rows) + 0.4, sharey="row")
-    for i, (line, (title, row)) in enumerate(zip(axes, rows, strict=True)):
-        for axis, (method, band, truth) in zip(line, row, strict=False):
-            _bands(axis, method, band, truth)
-            dress(axis, label(method) if i == 0 else "")
-        for axis in line[len(row) :]:
-            axis.set_visible(False)
-        line[0].set_ylabel(title, fontsize=10)
+    figure, axes = method_grid(rows, 2.5, _bands, sharey="row")
+    for line, (_, row) in zip(axes, rows, strict=True):
         _frame(line[0], [truth for _, _, truth in row])
     for axis in axes[-1]:
         axis.set_xlabel("t")
