@@ -215,8 +215,11 @@ def test_networks_choose_on_development_rows(tmp_path):
     rows = cell.measure(runs)["rows"]
     assert len(rows) == 2
     assert rows[0]["log_gamma"] != rows[1]["log_gamma"]  # each split has its own
-    sgld = SampledNetworks("bnn", "s", setup, 1, "sgld", 5, (1e-5, 1e-4))
-    assert np.isfinite(sgld.measure(sgld.train())["rows"][0]["nll"])
+    sgld = SampledNetworks("bnn", "s", setup, 1, "sgld", 5, (1e6, 1e-5))
+    runs = sgld.train()
+    chosen = json.loads(runs.notes)["chosen"]
+    assert (chosen["step_size"], chosen["tried"][0]["dev_rmse"]) == (1e-5, None)  # chains that diverge are not chosen
+    assert np.isfinite(sgld.measure(runs)["rows"][0]["nll"])
 
 
 def test_the_variance_of_both_estimators_falls_as_one_over_n():

@@ -30,7 +30,7 @@ from .measures import measuring_key, rounded
 
 _NUM_DRAWS = 100
 _PRETRAINING = 1
-_CHOOSING_SEED = 100
+_CHOOSING_SEED, _CHOOSING_RUNS = 100, 3
 _HYPER_PARTICLES, _HYPER_SEED = 20, 2**30
 
 
@@ -215,11 +215,13 @@ class SampledNetworks(_Networks):
     step_sizes: tuple[float, ...] = ()
 
     def _fits(self, problems):
+        problem = self.setup.to_choose_on().problems(1)[0]
+        seeds = range(_CHOOSING_SEED, _CHOOSING_SEED + _CHOOSING_RUNS)
         tried = []
         for size in self.step_sizes:
-            problem = self.setup.to_choose_on().problems(1)[0]
-            fit = finished([self._run(problem, _CHOOSING_SEED, size)])[0]
-            tried.append({"step_size": size, "dev_rmse": rounded(_dev_error(problem, fit))})
+            fits = finished([self._run(problem, seed, size) for seed in seeds])
+            errors = [_dev_error(problem, fit) for fit in fits]
+            tried.append({"step_size": size, "dev_rmse": rounded(np.mean(errors))})
         best = _best(tried)["step_size"] if tried else None
         fits = [self._run(problem, seed, best) for seed, problem in enumerate(problems)]
         return fits, {"step_size": best, "tried": tried}
@@ -242,6 +244,9 @@ def _some_rows(problem: BNN) -> tuple[Array, Array]:
 
 
 def _dev_error(problem: BNN, fit: Fit) -> float:
+    """On the development rows; infinite for a run that diverged, however good what it was taken back to."""
+    if fit.status.kind == "diverged":
+        return np.inf
     return _scores(problem.dev_scores, _draw(fit.posterior))["rmse"]
 
 

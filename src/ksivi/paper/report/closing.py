@@ -47,7 +47,7 @@ _DIFFERENCES = (
         "minibatches for networks",
         "not said",
         "both batches of draws share one, which biases KSD²",
-        "released form of KSIVI: shared; paper's form: one each",
+        "shared; and one each, with which most runs run away where the likelihood is not tempered",
     ),
     (
         "noise of networks",
