@@ -7,7 +7,7 @@ from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, MeanPrediction
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
-from .targets import Target
+from .targets import Target, from_numpyro
 from .training import Chunk, train
 
 __version__ = "0.1.0"
@@ -35,6 +35,7 @@ __all__ = [
     "Target",
     "diagnostics",
     "families",
+    "from_numpyro",
     "kernels",
     "load",
     "metrics",

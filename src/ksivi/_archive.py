@@ -128,10 +128,12 @@ def _as_jax(array: np.ndarray, name: str) -> jax.Array:
 
 def _build(cls: type, fields: dict[str, Any]) -> Any:
     """An instance with these fields; `__init__` is passed over because it draws and derives what the file states."""
+    # A field that an older version did not have takes its default.
+    defaults = {one.name: one.default for one in dataclasses.fields(cls) if one.default is not dataclasses.MISSING}
     expected = {field.name for field in dataclasses.fields(cls)}
-    if set(fields) != expected:
+    if not expected - set(defaults) <= set(fields) <= expected:
         raise ValueError(f"{cls.__name__} has fields {sorted(expected)}, the file {sorted(fields)}")
     module: Any = object.__new__(cls)
-    for name, value in fields.items():
+    for name, value in (defaults | fields).items():
         object.__setattr__(module, name, value)
     return module

@@ -71,6 +71,11 @@ def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndar
     return x
 
 
+def require_callable(value: Any, name: str) -> None:
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, got {type(value).__name__}")
+
+
 def require_point(x: Any, dim: int) -> None:
     """Refuses, while tracing, anything but one floating point of the target's space."""
     if not isinstance(x, jax.Array | np.ndarray):

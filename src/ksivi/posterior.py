@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from . import _archive
 from ._checks import as_count, as_samples, as_single_key
 from .families import Empirical, SemiImplicit
-from .targets import Affine, Layout
+from .targets import Affine, Layout, Support, Target
 
 Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
 
@@ -33,6 +33,12 @@ class Posterior(eqx.Module):
     family: SemiImplicit | Empirical
     coordinates: Affine | None
     layout: Layout = eqx.field(static=True)
+    supports: tuple[Support, ...] | None = None
+
+    @classmethod
+    def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
+        """A family in the coordinates of a target, under its names."""
+        return cls(family, target.coordinates, target.layout, target.supports)
 
     @property
     def dim(self) -> int:
@@ -53,10 +59,13 @@ class Posterior(eqx.Module):
         return _log_prob(self, key, x, as_count(num_mixing, "num_mixing"))
 
     def draws(self, key: PRNGKeyArray, n: int) -> dict[str, Float[Array, "n ..."]]:
-        """n draws as a dict, by the target's names."""
+        """n draws as a dict, by the target's names; those of a model on its own scale, not the unconstrained one."""
         ends = list(itertools.accumulate(math.prod(shape) for _, shape in self.layout))
         parts = jnp.split(self.sample(key, n), ends[:-1], axis=1)
-        return {name: part.reshape(n, *shape) for (name, shape), part in zip(self.layout, parts, strict=True)}
+        sites = {name: part.reshape(n, *shape) for (name, shape), part in zip(self.layout, parts, strict=True)}
+        if self.supports is None:
+            return sites
+        return {name: jax.vmap(to)(u) for (name, u), to in zip(sites.items(), self.supports, strict=True)}
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes one safetensors file that `ksivi.load` reads without the model or the data.

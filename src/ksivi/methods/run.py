@@ -191,7 +191,7 @@ class _Run:
     def _posterior(self) -> Posterior:
         kept = self._kept()
         points = jnp.asarray(kept.reshape(-1, kept.shape[2])) if len(kept) else self.method.positions(self.state.inner)
-        return Posterior(Empirical(points), self.target.coordinates, self.target.layout)
+        return Posterior.of(Empirical(points), self.target)
 
 
 def _init(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> RunState:

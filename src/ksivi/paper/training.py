@@ -150,7 +150,7 @@ _METHODS: dict[str, Any] = {
 def _last(posterior: Posterior, n: int) -> Posterior:
     """The last n of the stored draws: one a chain."""
     assert isinstance(posterior.family, Empirical)
-    return Posterior(Empirical(posterior.family.points[-n:]), posterior.coordinates, posterior.layout)
+    return dataclasses.replace(posterior, family=Empirical(posterior.family.points[-n:]))
 
 
 class _Keeper:

@@ -11,11 +11,12 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from .._checks import as_count, as_positive, as_single_key, describe, require_point
+from .._checks import as_count, as_positive, as_single_key, describe, require_callable, require_point
 from .._numerics import full_precision
 from .affine import Affine
 from .density import AbstractDensity, DataDensity, FunctionDensity, Point, PytreeDensity, Rows, ScoreDensity
 from .probe import probe
+from .supports import Support
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -40,6 +41,7 @@ class Target(eqx.Module):
     density: AbstractDensity
     coordinates: Affine | None
     inverse_temperature: Scalar | None
+    supports: tuple[Support, ...] | None
     dim: int = eqx.field(static=True)
     layout: Layout = eqx.field(static=True)
 
@@ -53,12 +55,13 @@ class Target(eqx.Module):
         test_point: Float[Array, " d"] | None = None,
     ):
         dim = as_count(dim, "dim")
-        _require_callable(log_density, "log_density")
+        require_callable(log_density, "log_density")
         if score is not None:
-            _require_callable(score, "score")
+            require_callable(score, "score")
         self.density = FunctionDensity(log_density, score)
         self.coordinates = None
         self.inverse_temperature = None
+        self.supports = None
         self.dim = dim
         self.layout = _named_layout(names, dim)
         probe(self.density, _test_point(test_point, dim))
@@ -79,7 +82,7 @@ class Target(eqx.Module):
         ```
         """
         dim = as_count(dim, "dim")
-        _require_callable(score, "score")
+        require_callable(score, "score")
         return cls._new(ScoreDensity(score), dim, _named_layout(names, dim), _test_point(test_point, dim))
 
     @classmethod
@@ -113,8 +116,8 @@ class Target(eqx.Module):
         ```
         """
         dim = as_count(dim, "dim")
-        _require_callable(log_prior, "log_prior")
-        _require_callable(log_likelihood, "log_likelihood")
+        require_callable(log_prior, "log_prior")
+        require_callable(log_likelihood, "log_likelihood")
         data, num_rows = _as_rows(data)
         if batch_size is not None and as_count(batch_size, "batch_size") > num_rows:
             raise ValueError(f"batch_size must be at most the {num_rows} rows of data, got {batch_size}")
@@ -130,7 +133,7 @@ class Target(eqx.Module):
         target = ksivi.Target.from_pytree(lambda p: -p["loc"] ** 2 - jnp.sum(p["beta"] ** 2), example)
         ```
         """
-        _require_callable(log_density, "log_density")
+        require_callable(log_density, "log_density")
         paths, treedef = jax.tree_util.tree_flatten_with_path(example)
         if not paths:
             raise ValueError("example must hold at least one array, got an empty pytree")
@@ -200,6 +203,10 @@ class Target(eqx.Module):
         beta = beta if self.inverse_temperature is None else self.inverse_temperature * beta
         return self._replace(inverse_temperature=beta)
 
+    def with_supports(self, supports: dict[str, Support]) -> Self:
+        """The same target, whose draws by name are mapped to where each parameter lives."""
+        return self._replace(supports=tuple(supports[name] for name, _ in self.layout))
+
     def unwhitened(self) -> Self:
         """The same target in the coordinates of the log density that was given."""
         return self._replace(coordinates=None)
@@ -247,7 +254,7 @@ class Target(eqx.Module):
     def _new(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
         probe(density, point)
         return object.__new__(cls)._replace(
-            density=density, coordinates=None, inverse_temperature=None, dim=dim, layout=layout
+            density=density, coordinates=None, inverse_temperature=None, supports=None, dim=dim, layout=layout
         )
 
     def _replace(self, **changes: Any) -> Self:
@@ -256,11 +263,6 @@ class Target(eqx.Module):
             value = changes[field.name] if field.name in changes else getattr(self, field.name)
             object.__setattr__(target, field.name, value)
         return target
-
-
-def _require_callable(value: Any, name: str) -> None:
-    if not callable(value):
-        raise ValueError(f"{name} must be a function, got {type(value).__name__}")
 
 
 def _named_layout(names: Sequence[str] | None, dim: int) -> Layout:

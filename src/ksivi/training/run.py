@@ -161,7 +161,7 @@ class Run:
     def _posterior(self, i: int) -> Posterior:
         params = self.state.params if self.state.average is None else self.state.average
         target = self._pick(self.own["target"], i) if "target" in self.own else self.problem.target
-        return Posterior(self.problem.family(self._pick(params, i)), target.coordinates, target.layout)
+        return Posterior.of(self.problem.family(self._pick(params, i)), target)
 
     def _posteriors(self) -> list[Posterior]:
         return [self._posterior(i) for i in range(self.num_runs)]

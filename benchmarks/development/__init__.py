@@ -1,0 +1,28 @@
+"""The development set: posteriors that `ksivi.fit` is measured on, each with draws of its truth."""
+
+import functools
+
+import jax
+import numpy as np
+
+from ksivi import problems
+
+from . import exact, models, posteriordb
+from .base import NUM_TRUTH, Case
+
+_TOYS = (problems.banana, problems.multimodal, problems.x_shaped)
+
+
+def cases() -> list[Case]:
+    """All that this machine has the data for."""
+    problem_cases = [_of_problem(make()) for make in _TOYS]
+    problem_cases += [_of_problem(problems.waveform()), _of_problem(problems.diffusion(dim=100))]
+    return [*posteriordb.cases(), *problem_cases, *exact.cases(), *models.cases()]
+
+
+def _of_problem(problem: problems.AbstractProblem) -> Case:
+    truth = functools.partial(problem.reference, jax.random.key(7), NUM_TRUTH)
+    return Case(problem.name, problem.target, lambda: np.asarray(truth()))
+
+
+__all__ = ["Case", "cases"]

@@ -1,0 +1,135 @@
+"""Densities with exact draws: funnels, heavy tails, modes, rings, bananas, strong correlations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
+
+from .base import Case, exact
+
+
+def funnel(dim: int = 10, scale: float = 3.0) -> Case:
+    """v ~ N(0, scale²), xᵢ ~ N(0, eᵛ)."""
+
+    def log_density(x):
+        return norm.logpdf(x[0], 0, scale) + jnp.sum(norm.logpdf(x[1:], 0, jnp.exp(x[0] / 2)))
+
+    def draw(key):
+        u = jax.random.normal(key, (dim,))
+        return jnp.concatenate([scale * u[:1], jnp.exp(scale * u[0] / 2) * u[1:]])
+
+    return exact(f"funnel-{dim}", log_density, dim, draw)
+
+
+def heavy_tails(dim: int = 5, nu: float = 3.0) -> Case:
+    """A multivariate Student-t with correlations of 0.8."""
+    covariance = 0.8 * np.ones((dim, dim)) + 0.2 * np.eye(dim)
+    root = jnp.asarray(np.linalg.cholesky(covariance))
+
+    def log_density(x):
+        y = jax.scipy.linalg.solve_triangular(root, x, lower=True)
+        return -0.5 * (nu + dim) * jnp.log1p(jnp.sum(y**2) / nu)
+
+    def draw(key):
+        normal_key, gamma_key = jax.random.split(key)
+        scale = jnp.sqrt(nu / (2 * jax.random.gamma(gamma_key, nu / 2)))
+        return root @ jax.random.normal(normal_key, (dim,)) * scale
+
+    return exact(f"heavy-tails-{dim}", log_density, dim, draw)
+
+
+def mixture(dim: int = 2, spread: float = 4.0, weights=(0.5, 0.3, 0.2)) -> Case:
+    """Separated Gaussians of unequal weights and widths."""
+    rng = np.random.default_rng(dim)
+    directions = rng.normal(size=(len(weights), dim))
+    means = jnp.asarray(spread * directions / np.linalg.norm(directions, axis=1, keepdims=True))
+    sds, log_weights = jnp.linspace(0.6, 1.2, len(weights)), jnp.log(jnp.asarray(weights))
+
+    def log_density(x):
+        return logsumexp(log_weights + jnp.sum(norm.logpdf(x, means, sds[:, None]), axis=1))
+
+    def draw(key):
+        which_key, normal_key = jax.random.split(key)
+        k = jax.random.categorical(which_key, log_weights)
+        return means[k] + sds[k] * jax.random.normal(normal_key, (dim,))
+
+    return exact(f"mixture-{dim}", log_density, dim, draw)
+
+
+def ring(radius: float = 4.0, width: float = 0.3) -> Case:
+    """|x| ~ N(radius, width²), the angle uniform."""
+
+    def log_density(x):
+        r = jnp.sqrt(jnp.sum(x**2) + 1e-12)
+        return norm.logpdf(r, radius, width) - jnp.log(r)
+
+    def draw(key):
+        angle_key, radius_key = jax.random.split(key)
+        r, angle = (
+            radius + width * jax.random.normal(radius_key),
+            jax.random.uniform(angle_key, maxval=2 * jnp.pi),
+        )
+        return r * jnp.stack([jnp.cos(angle), jnp.sin(angle)])
+
+    return exact("ring", log_density, 2, draw)
+
+
+def chained_bananas(dim: int = 6, noise: float = 0.4) -> Case:
+    """x₁ ~ N(0, 1), xᵢ₊₁ ~ N((xᵢ² − 1)/2, noise²) in a chain that wraps its argument softly."""
+
+    def following(x):
+        return 0.5 * (x**2 - 1) / (1 + 0.1 * x**2)
+
+    def log_density(x):
+        return norm.logpdf(x[0]) + jnp.sum(norm.logpdf(x[1:], following(x[:-1]), noise))
+
+    def draw(key):
+        u = jax.random.normal(key, (dim,))
+
+        def step(x, xi):
+            x = following(x) + noise * xi
+            return x, x
+
+        return jnp.concatenate([u[:1], jax.lax.scan(step, u[0], u[1:])[1]])
+
+    return exact(f"chained-bananas-{dim}", log_density, dim, draw)
+
+
+def correlated_gaussian(dim: int, condition: float) -> Case:
+    """A Gaussian whose covariance has eigenvalues from 1 to `condition`, rotated."""
+    rng = np.random.default_rng(dim)
+    rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    sds = np.sqrt(np.geomspace(1, condition, dim))
+    root, inverse = jnp.asarray(rotation * sds), jnp.asarray((rotation / sds).T)
+    mean = jnp.asarray(rng.normal(size=dim) * 3)
+
+    def log_density(x):
+        with jax.default_matmul_precision("highest"):
+            return -0.5 * jnp.sum((inverse @ (x - mean)) ** 2)
+
+    return exact(f"gaussian-{dim}", log_density, dim, lambda key: mean + root @ jax.random.normal(key, (dim,)))
+
+
+def skewed(dim: int = 8) -> Case:
+    """Logarithms of gamma variables of shapes from 0.5 to 4: skewed, with one heavy shoulder."""
+    shapes = jnp.linspace(0.5, 4.0, dim)
+
+    def log_density(x):
+        return jnp.sum(shapes * x - jnp.exp(x))
+
+    return exact(f"skewed-{dim}", log_density, dim, lambda key: jax.random.loggamma(key, shapes))
+
+
+def cases() -> list[Case]:
+    return [
+        funnel(10),
+        funnel(3, 1.5),
+        heavy_tails(5),
+        mixture(2),
+        mixture(5),
+        ring(),
+        chained_bananas(6),
+        correlated_gaussian(50, 1e4),
+        skewed(8),
+    ]

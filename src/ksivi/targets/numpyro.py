@@ -1,0 +1,151 @@
+"""The door for NumPyro models."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Scalar
+
+from .._checks import require_callable
+from .supports import Support
+from .target import Target
+
+Sites = dict[str, dict[str, Any]]
+
+_BOUNDLESS = (
+    "simplex",
+    "ordered_vector",
+    "positive_ordered_vector",
+    "corr_cholesky",
+    "corr_matrix",
+    "lower_cholesky",
+    "positive_definite",
+    "softplus_positive",
+    "softplus_lower_cholesky",
+    "scaled_unit_lower_cholesky",
+)
+
+
+class ModelDensity(eqx.Module):
+    """log p(parameters, data) of a NumPyro model on the unconstrained scale, its arguments array leaves."""
+
+    model: Callable = eqx.field(static=True)
+    args: tuple
+    kwargs: dict[str, Any]
+
+    def __call__(self, parameters: dict[str, Array]) -> Scalar:
+        from numpyro.infer.util import potential_energy
+
+        return -potential_energy(self.model, self.args, self.kwargs, parameters)
+
+
+def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
+    """The posterior of a NumPyro model, given the arguments that it would be called with.
+
+    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale,
+    `posterior.draws` on the model's own. New data of the same shapes reuse what was compiled.
+
+    Discrete parameters, subsampled plates, and supports that depend on other parameters are refused with the reason.
+
+    ```python
+    import numpyro, numpyro.distributions as dist
+
+    def model(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        noise = numpyro.sample("noise", dist.HalfNormal(1))
+        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
+
+    target = ksivi.from_numpyro(model, jnp.arange(3.0), y=jnp.array([0.1, 0.9, 2.1]))
+    ```
+    """
+    try:
+        import numpyro
+    except ImportError as error:
+        raise ImportError("from_numpyro needs NumPyro: pip install 'ksivi[numpyro]'") from error
+    require_callable(model, "model")
+    args, kwargs = jax.tree.map(_as_array, (args, kwargs))
+    # Values from uniform u, not from the priors: improper ones cannot be drawn from.
+    seeded = numpyro.handlers.seed(model, rng_seed=0)
+    started = numpyro.handlers.substitute(seeded, substitute_fn=numpyro.infer.init_to_uniform)
+    sites = numpyro.handlers.trace(started).get_trace(*args, **kwargs)
+    latent = _latent(sites)
+    supports = {name: _support(name, site) for name, site in latent.items()}
+    point = {name: _unconstrained(site) for name, site in latent.items()}
+    _require_fixed_supports(model, args, kwargs, point, supports)
+    example = {name: jnp.zeros_like(u) for name, u in point.items()}
+    return Target.from_pytree(ModelDensity(model, args, kwargs), example).with_supports(supports)
+
+
+def _as_array(leaf: Any) -> Any:
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _latent(sites: Sites) -> Sites:
+    """The sites to be inferred; refuses models that have none, or others than those with a density on ℝᵈ."""
+    for name, site in sites.items():
+        if site["type"] == "plate" and _is_subsampled(site):
+            raise ValueError(
+                f"plate {name!r} is subsampled: its scale would change from one evaluation to the next; give the model "
+                "all rows, or write it with ksivi.Target.from_data(…, batch_size=…)"
+            )
+        if site["type"] == "param":
+            raise ValueError(f"param {name!r} has no prior, and ksivi approximates posteriors: make it a sample site")
+    latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+    for name, site in latent.items():
+        if site["fn"].support is not None and site["fn"].support.is_discrete:
+            raise ValueError(
+                f"sample site {name!r} is discrete ({type(site['fn']).__name__}): sum it out of the model; a sampler "
+                "that follows gradients cannot move it"
+            )
+    if not latent:
+        raise ValueError("model must have a parameter to infer, and all of its sample sites are observed")
+    return latent
+
+
+def _is_subsampled(plate: dict[str, Any]) -> bool:
+    size, subsample = plate["args"]
+    return subsample is not None and subsample != size
+
+
+def _support(name: str, site: dict[str, Any]) -> Support:
+    from numpyro.distributions import constraints
+
+    found = site["fn"].support
+    while isinstance(found, type(constraints.independent(constraints.real, 1))):
+        found = found.base_constraint
+    if found in (constraints.real, constraints.real_vector, constraints.real_matrix):
+        return Support("real")
+    for kind in _BOUNDLESS:
+        if found is getattr(constraints, kind):
+            return Support(kind)
+    bounds = [getattr(found, end, None) for end in ("lower_bound", "upper_bound")]
+    values = tuple(jnp.asarray(bound, jnp.result_type(float)) for bound in bounds if bound is not None)
+    if not values:
+        raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
+    if len(values) == 2:
+        return Support("interval", values)
+    return Support("less_than" if bounds[0] is None else "greater_than", values)
+
+
+def _unconstrained(site: dict[str, Any]) -> Array:
+    from numpyro.distributions import biject_to
+
+    return biject_to(site["fn"].support).inv(site["value"])
+
+
+def _require_fixed_supports(model, args, kwargs, point: dict[str, Array], supports: dict[str, Support]) -> None:
+    """Our maps must be the model's, wherever its parameters are: checked at two points far apart."""
+    from numpyro.infer.util import constrain_fn
+
+    for factor in (0.5, 1.5):
+        moved = {name: factor * u + 0.1 for name, u in point.items()}
+        theirs = constrain_fn(model, args, kwargs, moved)
+        for name, support in supports.items():
+            if not np.allclose(support(moved[name]), theirs[name], rtol=1e-4, atol=1e-5):
+                raise ValueError(
+                    f"sample site {name!r} has a support that depends on other parameters: write it as a "
+                    "transformation of a parameter whose support is fixed"
+                )
