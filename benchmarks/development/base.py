@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ksivi import Posterior, Target, reference_draws
+from ksivi import NUTS, Posterior, Target, reference_draws
 
 NUM_TRUTH = 20_000
 _TRUTH_SEED = 7
@@ -39,7 +39,9 @@ def exact(name: str, log_density: Callable, dim: int, draw: Callable[[Array], Ar
     return Case(name, Target(log_density, dim), lambda: np.asarray(jax.jit(jax.vmap(draw))(keys())))
 
 
-def by_nuts(name: str, target: Target, easy: Target | None = None, back: Callable | None = None) -> Case:
+def by_nuts(
+    name: str, target: Target, easy: Target | None = None, back: Callable | None = None, *, careful: bool = False
+) -> Case:
     """A target whose truth NUTS knows: its own draws, or those of an easier form of the model, mapped back.
 
     **Arguments:**
@@ -48,8 +50,11 @@ def by_nuts(name: str, target: Target, easy: Target | None = None, back: Callabl
     - `back`: those coordinates, one draw by name, to the target's, one draw by name.
     """
 
+    # Small steps, since funnels remain even in easy coordinates.
+    method = NUTS(num_warmup=2_000, num_draws=2_500, target_acceptance=0.99) if careful else None
+
     def truth() -> np.ndarray:
-        draws = reference_draws(jax.random.key(_TRUTH_SEED), target if easy is None else easy)
+        draws = reference_draws(jax.random.key(_TRUTH_SEED), target if easy is None else easy, method=method)
         if easy is None or back is None:
             return np.asarray(draws)
         return np.asarray(jax.vmap(lambda x: flatten(target, back(unflatten(easy, x))))(draws))

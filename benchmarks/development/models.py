@@ -71,7 +71,7 @@ def horseshoe() -> Case:
     rng = np.random.default_rng(1)
     x = rng.normal(size=(60, 8))
     y = x @ np.array([2.0, -1.5, 0, 0, 0, 0, 0, 0]) + rng.normal(size=60)
-    return by_nuts("horseshoe", from_numpyro(horseshoe_regression, x, y))
+    return by_nuts("horseshoe", from_numpyro(horseshoe_regression, x, y), careful=True)
 
 
 def gaussian_process(x, counts):
@@ -89,7 +89,7 @@ def latent_process() -> Case:
     rng = np.random.default_rng(2)
     x = np.linspace(0, 2, 25)
     counts = rng.poisson(np.exp(1 + np.sin(3 * x)))
-    return by_nuts("gaussian-process", from_numpyro(gaussian_process, x, counts))
+    return by_nuts("gaussian-process", from_numpyro(gaussian_process, x, counts), careful=True)
 
 
 def logistic(x, y, scale):
@@ -132,7 +132,7 @@ def stochastic_volatility() -> Case:
     h = np.zeros(60)
     for t in range(1, 60):
         h[t] = 0.95 * h[t - 1] + 0.3 * rng.normal()
-    return by_nuts("volatility", from_numpyro(volatility, rng.normal(size=60) * np.exp(0.5 * h)))
+    return by_nuts("volatility", from_numpyro(volatility, rng.normal(size=60) * np.exp(0.5 * h)), careful=True)
 
 
 def network(x, y):

@@ -3,6 +3,7 @@
 from .conditional import DiagonalGaussian
 from .empirical import Empirical
 from .frozen import Frozen, groups, trainable
+from .layers import Triangular
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
 from .semi_implicit import SemiImplicit
@@ -17,6 +18,7 @@ __all__ = [
     "GaussianMixing",
     "SampledMixing",
     "SemiImplicit",
+    "Triangular",
     "groups",
     "trainable",
 ]

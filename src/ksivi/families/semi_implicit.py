@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
 from .conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
+from .layers import Triangular
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
 
@@ -28,7 +29,8 @@ class SemiImplicit(eqx.Module):
     **Arguments:**
 
     - `mixing`: the distribution of z; a plain sampler (key) -> (k,) will do.
-    - `conditional`: the layer q(x|z).
+    - `conditional`: q(x|z).
+    - `layer`: an affine map of that x, trained with the rest; none in the paper's family.
 
     ```python
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(50, 50))
@@ -39,8 +41,12 @@ class SemiImplicit(eqx.Module):
     mixing: AbstractMixing
     conditional: DiagonalGaussian
     dim: int = eqx.field(static=True)
+    layer: Triangular | None = None
 
-    def __init__(self, mixing: AbstractMixing | Callable, conditional: DiagonalGaussian):
+    def __init__(
+        self, mixing: AbstractMixing | Callable, conditional: DiagonalGaussian, layer: Triangular | None = None
+    ):
+        self.layer = layer
         self.mixing = mixing if isinstance(mixing, AbstractMixing) else SampledMixing(mixing)
         self.conditional = conditional
         self.dim = _output_dim(self.mixing, conditional)
@@ -109,7 +115,8 @@ class SemiImplicit(eqx.Module):
             return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(-1, self.dim)
 
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
-        return place(for_each_noise(mean), for_each_noise(log_var), xi)
+        x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
+        return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
 
     def transport_and_log_prob(
         self, noise: Noise, others: Float[Array, "m k"], pairwise: Callable = log_normals
@@ -122,10 +129,10 @@ class SemiImplicit(eqx.Module):
         parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
         (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
         x = place(mean, log_var, xi)[0]
-        own = jax.vmap(log_normal)(xi, log_var)
-        if not len(others):
-            return x, own
-        return x, _log_mean_exp(jnp.concatenate([own[:, None], pairwise(x, means, log_vars)], axis=1))
+        log_q = jax.vmap(log_normal)(xi, log_var)
+        if len(others):
+            log_q = _log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
+        return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
 
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
@@ -140,7 +147,10 @@ class SemiImplicit(eqx.Module):
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
         mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
         log_mixture = lambda point: _log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
-        return lax.map(log_mixture, x.astype(self.dtype), batch_size=_POINTS_AT_ONCE)
+        x = x.astype(self.dtype)
+        if self.layer is None:
+            return lax.map(log_mixture, x, batch_size=_POINTS_AT_ONCE)
+        return lax.map(log_mixture, self.layer.inverse(x), batch_size=_POINTS_AT_ONCE) - self.layer.log_det()
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n independent draws of x."""

@@ -90,6 +90,8 @@ class UIVI(AbstractObjective):
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
 
     def init(self, key: PRNGKeyArray, target, family: SemiImplicit) -> Chains:
+        if family.layer is not None:
+            raise ValueError("UIVI runs chains on q(z|x) of a family without an affine layer, and this one has one")
         z = family.mixing.sample(key, 1, family.dtype)[0]
         try:
             eqx.filter_eval_shape(family.mixing.log_prob, z)
