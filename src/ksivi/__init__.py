@@ -4,7 +4,7 @@ from . import diagnostics, families, kernels, metrics, problems
 from .families import SemiImplicit
 from .mcmc import MALA, NUTS, SGLD, reference_draws
 from .methods import run
-from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, MeanPrediction
+from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, MaximumLikelihood, MeanPrediction
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
 from .targets import Target, from_numpyro
@@ -28,6 +28,7 @@ __all__ = [
     "Cost",
     "Decay",
     "Fit",
+    "MaximumLikelihood",
     "MeanPrediction",
     "Posterior",
     "SemiImplicit",

@@ -134,6 +134,12 @@ class SemiImplicit(eqx.Module):
             log_q = _log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
         return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
 
+    def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
+        """log 1/m Σₖ q(x|zₖ) at given points and z, by matrix products: for training."""
+        u = x if self.layer is None else self.layer.inverse(x)
+        log_q = _log_mean_exp(log_normals(u, *jax.vmap(self.conditional.parameters)(z)))
+        return log_q if self.layer is None else log_q - self.layer.log_det()
+
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:

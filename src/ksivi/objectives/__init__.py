@@ -2,10 +2,21 @@
 
 from .base import AbstractObjective
 from .ksivi import KSIVI
+from .likelihood import MaximumLikelihood
 from .prediction import MeanPrediction
 from .schedules import Annealing, Decay
 from .sivi import SIVI
 from .sivi_sm import SIVISM
 from .uivi import UIVI
 
-__all__ = ["KSIVI", "SIVI", "SIVISM", "UIVI", "AbstractObjective", "Annealing", "Decay", "MeanPrediction"]
+__all__ = [
+    "KSIVI",
+    "SIVI",
+    "SIVISM",
+    "UIVI",
+    "AbstractObjective",
+    "Annealing",
+    "Decay",
+    "MaximumLikelihood",
+    "MeanPrediction",
+]

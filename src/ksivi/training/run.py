@@ -89,6 +89,13 @@ class Run:
             self.ending = Status("interrupted", f"stopped by the user after {self.step:,} of {num_steps:,} steps")
         self.ending = self.ending or Status("step limit", f"ran all {num_steps:,} steps")
 
+    def go_on(self, learning_rate: float) -> None:
+        """Ready for more steps, at another learning rate: nothing is compiled again."""
+        rate = jnp.asarray(learning_rate, jnp.result_type(float))
+        self.problem = dataclasses.replace(self.problem, learning_rate=rate)
+        if self.ending is not None and self.ending.kind == "step limit":
+            self.ending = None
+
     def fits(self) -> list[Fit]:
         seconds = time.perf_counter() - self.started
         return [self._fit(i, seconds) for i in range(self.num_runs)]

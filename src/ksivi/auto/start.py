@@ -1,0 +1,93 @@
+"""From Gaussians to a start: coordinates, and rough draws where one Gaussian is not enough."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..targets import Target
+from .gaussians import Gaussians, log_gaussian
+
+_FAR_BELOW = 8.0
+"""Evidence bounds this far below the best, in nats, count for nothing."""
+_WORTH_MORE = 0.1
+"""Nats by which a mixture must beat its best Gaussian to be started from."""
+_DRAWS, _KEPT = 300, 3_000
+_FEWEST_A_DIMENSION = 10
+"""Effective draws a dimension, below which weighted draws say nothing about a shape."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """Coordinates to train in, and rough draws of the target there, where one Gaussian is not enough.
+
+    **Attributes:**
+
+    - `target`: the target, whitened.
+    - `draws`: importance-resampled draws of a mixture of Gaussians, in the whitened coordinates.
+    - `elbo`, `log_evidence`: of the best Gaussian, and of the mixture.
+    """
+
+    target: Target
+    draws: Float[Array, "n d"] | None
+    elbo: float
+    log_evidence: float
+
+
+def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Start | None:
+    """The best Gaussian's coordinates, or those of a mixture of all that count; None where there is no usable one."""
+    usable = _usable(gaussians)
+    if not len(usable.elbos):
+        return None
+    best = int(np.argmax(usable.elbos))
+    weigh_key, choose_key = jax.random.split(key)
+    x, log_weights = (np.asarray(part, np.float64) for part in _weigh(weigh_key, target, usable))
+    weights, log_evidence = _truncated(log_weights)
+    elbo = float(usable.elbos[best])
+    effective = 1 / np.sum(weights**2)
+    if log_evidence - elbo < _WORTH_MORE or effective < _FEWEST_A_DIMENSION * target.dim:
+        return Start(target.whitened(usable.means[best], usable.roots[best]), None, elbo, log_evidence)
+    loc, root = _moments(x, weights)
+    chosen = np.asarray(jax.random.choice(choose_key, len(x), (_KEPT,), p=jnp.asarray(weights)))
+    u = np.linalg.solve(root, (x[chosen] - loc).T).T
+    dtype = usable.means.dtype
+    whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
+    return Start(whitened, jnp.asarray(u, dtype), elbo, log_evidence)
+
+
+def _usable(gaussians: Gaussians) -> Gaussians:
+    elbos = np.asarray(gaussians.elbos, np.float64)
+    finite = np.isfinite(elbos) & np.isfinite(np.asarray(gaussians.roots)).all(axis=(1, 2))
+    top = elbos[finite].max() if finite.any() else 0.0
+    return jax.tree.map(lambda a: a[finite & (elbos > top - _FAR_BELOW)], gaussians)
+
+
+@eqx.filter_jit
+def _weigh(key: PRNGKeyArray, target: Target, gaussians: Gaussians):
+    """Draws of every Gaussian, and their log weights under the equal mixture of all."""
+    xi = jax.random.normal(key, (len(gaussians.means), _DRAWS, target.dim), gaussians.means.dtype)
+    x = gaussians.means[:, None] + jnp.einsum("mnd,med->mne", xi, gaussians.roots)
+    x = x.reshape(-1, target.dim)
+    log_q = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(gaussians.means, gaussians.roots)
+    log_q = jax.nn.logsumexp(log_q, axis=0) - jnp.log(len(gaussians.means))
+    return x, jax.vmap(target.log_density)(x) - log_q
+
+
+def _truncated(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float]:
+    """Weights cut at √n times their mean, so that none carries all, and the log of the mean weight before."""
+    log_weights = np.where(np.isfinite(log_weights), log_weights, -np.inf)
+    top = log_weights.max()
+    weights = np.exp(log_weights - top)
+    log_evidence = float(top + np.log(weights.mean()))
+    weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
+    return weights / weights.sum(), log_evidence
+
+
+def _moments(x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"]):
+    loc = weights @ x
+    covariance = (weights[:, None] * (x - loc)).T @ (x - loc)
+    jitter = 1e-6 * np.trace(covariance) / len(loc)
+    return loc, np.linalg.cholesky(covariance + jitter * np.eye(len(loc)))
