@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
-LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures"}
+LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures", "_compile"}
 METHODS_AND_PROBLEMS = {
     "targets",
     "kernels",

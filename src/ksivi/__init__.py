@@ -1,6 +1,7 @@
 """ksivi: kernel semi-implicit variational inference, from a log density to posterior draws."""
 
 from . import diagnostics, families, kernels, metrics, problems
+from .auto import Recipe, fit
 from .families import SemiImplicit
 from .mcmc import MALA, NUTS, SGLD, reference_draws
 from .methods import run
@@ -31,11 +32,13 @@ __all__ = [
     "MaximumLikelihood",
     "MeanPrediction",
     "Posterior",
+    "Recipe",
     "SemiImplicit",
     "Status",
     "Target",
     "diagnostics",
     "families",
+    "fit",
     "from_numpyro",
     "kernels",
     "load",

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
+from .._compile import one_shot
 from .._numerics import full_precision
 from ..targets import Target
 
@@ -23,7 +23,7 @@ class Gaussians(NamedTuple):
     elbos: Float[Array, " m"]
 
 
-@eqx.filter_jit
+@one_shot
 def batch_and_match(
     key: PRNGKeyArray, target: Target, starts: Float[Array, "m d"], sds: Float[Array, " m"], num_steps: int = 100
 ) -> Gaussians:

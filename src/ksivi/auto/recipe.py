@@ -21,7 +21,8 @@ class Recipe:
     - `num_samples`, `num_mixing`: N and K of SIVI's bound.
     - `hidden`: widths of the networks for μ(z) and σ(z).
     - `learning_rate`: until the loss has settled; a cosine to 0 follows.
-    - `num_pretraining`, `pretraining_mixing`: steps and K of maximum likelihood on rough draws.
+    - `num_pretraining`, `pretraining_samples`, `pretraining_mixing`: steps, N and K of maximum likelihood on rough
+        draws.
     - `max_steps`: at most, cooling included.
     - `chunk`: steps between looks.
     """
@@ -32,7 +33,8 @@ class Recipe:
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-3
     num_pretraining: int = 1_000
-    pretraining_mixing: int = 512
+    pretraining_samples: int = 128
+    pretraining_mixing: int = 256
     max_steps: int = 10_000
     chunk: int = 500
 

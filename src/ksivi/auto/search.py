@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compile import one_shot
 from ..targets import Target
 
 _NARROW, _WIDE = 0.2, 2.0
@@ -25,7 +25,7 @@ class Found(NamedTuple):
     early: Float[Array, "m d"]
 
 
-@eqx.filter_jit
+@one_shot
 def search(key: PRNGKeyArray, target: Target, num_starts: int, num_steps: int = 300, num_early: int = 8) -> Found:
     """L-BFGS on −log p from normal starts of several widths. Paths that leave the finite stop there."""
     widths = jnp.linspace(_NARROW, _WIDE, num_starts)

@@ -2,12 +2,12 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._compile import one_shot
 from ..targets import Target
 from .gaussians import Gaussians, log_gaussian
 
@@ -65,7 +65,7 @@ def _usable(gaussians: Gaussians) -> Gaussians:
     return jax.tree.map(lambda a: a[finite & (elbos > top - _FAR_BELOW)], gaussians)
 
 
-@eqx.filter_jit
+@one_shot
 def _weigh(key: PRNGKeyArray, target: Target, gaussians: Gaussians):
     """Draws of every Gaussian, and their log weights under the equal mixture of all."""
     xi = jax.random.normal(key, (len(gaussians.means), _DRAWS, target.dim), gaussians.means.dtype)

@@ -1,7 +1,25 @@
 """Whether to believe a posterior, and how an objective and a family behave."""
 
+from .discrepancy import Discrepancy, discrepancy
 from .gradients import gradient_variance
 from .importance import Importance, importance
+from .movement import Movement, movement
+from .pareto import khat_threshold, pareto_khat
 from .smoothness import jacobian_lipschitz, jacobian_norms
+from .witness import Witness, witness
 
-__all__ = ["Importance", "gradient_variance", "importance", "jacobian_lipschitz", "jacobian_norms"]
+__all__ = [
+    "Discrepancy",
+    "Importance",
+    "Movement",
+    "Witness",
+    "discrepancy",
+    "gradient_variance",
+    "importance",
+    "jacobian_lipschitz",
+    "jacobian_norms",
+    "khat_threshold",
+    "movement",
+    "pareto_khat",
+    "witness",
+]

@@ -2,13 +2,13 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_single_key
+from .._compile import one_shot
 from ..families import SemiImplicit
 from ..posterior import Posterior
 from ..targets import Target
@@ -85,7 +85,7 @@ def importance(
     return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
 
 
-@eqx.filter_jit
+@one_shot
 def _weigh(
     keys: PRNGKeyArray, target: Target, posterior: Posterior, num_mixing: int
 ) -> tuple[Float[Array, "b m d"], Float[Array, "b m"]]:

@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
+from .._compile import one_shot
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target
@@ -134,13 +135,12 @@ def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[Trai
     return new, {"loss": value, **records}
 
 
-run_one = eqx.filter_jit(run_chunk)
-
-
-@eqx.filter_jit
-def run_many(
+def run_chunks(
     state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
 ) -> tuple[TrainState, Records]:
     """`run_chunk` for a batch of runs, which share the problem but for what is their own."""
     run = lambda state, key, limit, own: run_chunk(state, key, limit, problem.with_own(own), shape)  # noqa: E731
     return eqx.filter_vmap(run)(state, key, limit, own)
+
+
+run_one, run_many, run_many_briefly = eqx.filter_jit(run_chunk), eqx.filter_jit(run_chunks), one_shot(run_chunks)

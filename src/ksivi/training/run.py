@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from .._closures import Structural
+from .._compile import one_shot
 from ..posterior import Cost, Fit, Posterior, Status
-from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_one
+from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_many_briefly, run_one
 from .start import as_state, count_bad, require_finite_start, share, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble
 
@@ -51,11 +52,13 @@ def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
 class Run:
     """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis.
 
-    What differs between them beyond their keys (targets, objectives, learning rates) is in `own`.
+    What differs between them beyond their keys (targets, objectives, learning rates) is in `own`. A batch that is to
+    run `briefly` is compiled quickly rather than well.
     """
 
-    def __init__(self, key, target, family, objective, optimizer, learning_rate, ema, resume):
+    def __init__(self, key, target, family, objective, optimizer, learning_rate, ema, resume, briefly=False):
         self.batched = key.ndim == 1
+        self.run_many = run_many_briefly if briefly else run_many
         self.num_runs = len(key) if self.batched else 1
         self.started = time.perf_counter()
         init_key, inner_key, check_key, self.key = split_key(key, 4)
@@ -93,8 +96,7 @@ class Run:
         """Ready for more steps, at another learning rate: nothing is compiled again."""
         rate = jnp.asarray(learning_rate, jnp.result_type(float))
         self.problem = dataclasses.replace(self.problem, learning_rate=rate)
-        if self.ending is not None and self.ending.kind == "step limit":
-            self.ending = None
+        self.ending = None
 
     def fits(self) -> list[Fit]:
         seconds = time.perf_counter() - self.started
@@ -119,7 +121,7 @@ class Run:
     def _advance(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, Records]:
         limits = limits.astype(np.int32)
         if self.batched:
-            return run_many(state, self.key, jnp.asarray(limits), self.problem, self.own, shape)
+            return self.run_many(state, self.key, jnp.asarray(limits), self.problem, self.own, shape)
         return run_one(state, self.key, jnp.asarray(limits[0]), self.problem, shape)
 
     def _guard(self, state: TrainState, records: dict, count: int, shape: tuple[int, int]) -> TrainState:
@@ -180,13 +182,18 @@ class Run:
         """function(key, problem, params) of every run."""
         if not self.batched:
             return function(key, self.problem, params)
-        run = lambda key, params, own: function(key, self.problem.with_own(own), params)  # noqa: E731
-        return eqx.filter_vmap(run)(key, params, self.own)
+        return _of_every_run(function, key, params, self.problem, self.own)
 
     def _require_dim(self, params: PyTree) -> None:
         dim = self.problem.family(self._pick(params, 0)).dim
         if dim != self.problem.target.dim:
             raise ValueError(f"family must have the target's dim {self.problem.target.dim}, got dim {dim}")
+
+
+@one_shot
+def _of_every_run(function: Callable, key: PRNGKeyArray, params: PyTree, problem: Problem, own: dict[str, Any]) -> Any:
+    run = lambda key, params, own: function(key, problem.with_own(own), params)  # noqa: E731
+    return eqx.filter_vmap(run)(key, params, own)
 
 
 @eqx.filter_jit

@@ -1,0 +1,140 @@
+"""Whether to trust a fit: what was measured of it, and the doubts that remain, in words."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import chi2
+
+from .._compile import one_shot
+from ..diagnostics import Importance, Movement, discrepancy, importance, khat_threshold, movement, pareto_khat
+from ..posterior import Posterior
+from ..targets import Target
+from .gaussians import Gaussians
+
+_NUM_MIXING = 2_000
+_NUM_DRAWS = 2_000
+_ON_AVERAGE, _AT_WORST = 0.1, 0.3
+"""What means, in standard deviations, and log widths may differ by."""
+_FORGOTTEN = 0.5
+"""The memory below which chains have seen enough of the target to vouch for the draws."""
+_LEAST_MASS = 0.01
+"""Of a mode that is worth finding."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What diagnostics say of a fit: numbers for its table, and doubts in words."""
+
+    diagnostics: dict[str, Any]
+    doubts: list[str]
+
+
+def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], gaussians: Gaussians) -> Findings:
+    """Examines the first posterior; the others are independent runs to agree with."""
+    weigh_key, move_key, ksd_key, draw_key = jax.random.split(key, 4)
+    best = posteriors[0]
+    weighed = importance(weigh_key, target, best, num_samples=_NUM_DRAWS, num_mixing=_NUM_MIXING)
+    moved = movement(move_key, target, best)
+    others = [np.asarray(one.sample(draw_key, len(moved.before)), np.float64) for one in posteriors[1:]]
+    khat, limit = pareto_khat(weighed.log_weights), khat_threshold(len(weighed.log_weights))
+    memory = float(np.max(moved.memory))
+    doubts = [
+        _chains_move(moved),
+        *(_runs_differ(moved.before, other) for other in others),
+        _misses_modes(weighed, gaussians),
+        _is_improper(target, moved.before),
+        _tails_are_heavy(khat, limit, memory),
+    ]
+    diagnostics = {
+        "ELBO": f"{weighed.elbo:.2f} ± {weighed.elbo_error:.2f}",
+        "log evidence": f"{weighed.log_evidence:.2f} ± {weighed.log_evidence_error:.2f}",
+        "Pareto k-hat": f"{khat:.2f}, K = {_NUM_MIXING:,}, at most {limit:.2f} for {len(weighed.log_weights):,} draws",
+        "effective share": f"{weighed.effective_sample_size / len(weighed.log_weights):.2f} of the weights",
+        "HMC moves": f"{_mean_and_worst(moved.shift)} sd, widths {_mean_and_worst(moved.width)}, memory {memory:.2f}",
+        "KSD²": str(discrepancy(ksd_key, target, best)),
+    }
+    if others:
+        shifts, widths = _differences(moved.before, others[0])
+        diagnostics["runs differ"] = f"{_mean_and_worst(shifts)} sd, widths {_mean_and_worst(widths)}"
+    return Findings(diagnostics, [doubt for doubt in doubts if doubt])
+
+
+def _chains_move(moved: Movement) -> str | None:
+    if _small(moved.shift) and _small(moved.width):
+        return None
+    return (
+        f"chains of HMC move the draws: means by {_mean_and_worst(moved.shift)} standard deviations on average and at "
+        f"worst, log widths by {_mean_and_worst(moved.width)}"
+    )
+
+
+def _runs_differ(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]) -> str | None:
+    shifts, widths = _differences(first, second)
+    if _small(shifts) and _small(widths):
+        return None
+    means, widths = _mean_and_worst(shifts), _mean_and_worst(widths)
+    return f"independent runs differ: means by {means} standard deviations, log widths by {widths}"
+
+
+def _differences(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]):
+    pair = Movement(first, second, 1.0)
+    return pair.shift, pair.width
+
+
+def _misses_modes(weighed: Importance, gaussians: Gaussians) -> str | None:
+    """Gaussians found before training, whose evidence says that they hold mass, must hold as many draws."""
+    total = np.logaddexp(weighed.log_evidence, np.nanmax(np.append(_finite_elbos(gaussians), -np.inf)))
+    radius2 = chi2.ppf(0.9, weighed.draws.shape[1])
+    for mean, root, elbo in zip(*(np.asarray(part, np.float64) for part in gaussians), strict=True):
+        mass = np.exp(elbo - total) if np.isfinite(elbo) and np.isfinite(root).all() else 0.0
+        if mass < _LEAST_MASS:
+            continue
+        inside = np.mean(np.sum(np.linalg.solve(root, (weighed.draws - mean).T) ** 2, axis=0) < radius2)
+        if inside < 0.5 * 0.9 * mass:
+            return f"a mode with at least {mass:.0%} of the mass holds {inside:.1%} of the draws"
+    return None
+
+
+def _finite_elbos(gaussians: Gaussians) -> Float[np.ndarray, " m"]:
+    elbos = np.asarray(gaussians.elbos, np.float64)
+    return elbos[np.isfinite(elbos)]
+
+
+def _is_improper(target: Target, draws: Float[np.ndarray, "n d"]) -> str | None:
+    """Far out along every axis the density must fall faster than 1/r."""
+    centre, sds = np.median(draws, axis=0), draws.std(axis=0)
+    steps = np.concatenate([np.diag(sds), -np.diag(sds)])
+    near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (1e2, 1e4))
+    fine = np.isfinite(near) & np.isfinite(far)
+    slopes = np.full(len(near), -np.inf)
+    slopes[fine] = (far[fine] - near[fine]) / np.log(1e2)
+    if np.max(slopes) < -1:
+        return None
+    worst = int(np.argmax(slopes)) % len(sds)
+    return f"the posterior may be improper: its density falls no faster than 1/r far out along coordinate {worst}"
+
+
+@one_shot
+def _along(target: Target, centre: Float[np.ndarray, " d"], steps: Float[np.ndarray, "n d"]) -> Float[Array, " n"]:
+    points = jnp.asarray(centre[None] + steps, jnp.result_type(float))
+    return jax.vmap(target.unwhitened().log_density)(points)
+
+
+def _tails_are_heavy(khat: float, limit: float, memory: float) -> str | None:
+    """Weights that cannot vouch for the draws, and chains that cannot either."""
+    if khat < limit or memory < _FORGOTTEN:
+        return None
+    return f"the importance weights have heavy tails (k-hat {khat:.2f}), and chains are too slow to check the draws"
+
+
+def _small(differences: Float[np.ndarray, " d"]) -> bool:
+    return bool(np.mean(np.abs(differences)) <= _ON_AVERAGE and np.max(np.abs(differences)) <= _AT_WORST)
+
+
+def _mean_and_worst(differences: Float[np.ndarray, " d"]) -> str:
+    return f"{np.mean(np.abs(differences)):.2f}/{np.max(np.abs(differences)):.2f}"

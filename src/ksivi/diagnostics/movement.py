@@ -1,0 +1,130 @@
+"""Whether chains that keep the target move the draws of a fit: they should not."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from .._checks import as_count, as_single_key
+from .._compile import one_shot
+from ..posterior import Posterior
+from ..targets import Target
+
+_ACCEPTANCE, _LEAPFROG, _FIRST_STEP = 0.8, 8, 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Movement:
+    """Draws before and after Hamiltonian Monte Carlo, and how far they moved, in standard deviations.
+
+    **Attributes:**
+
+    - `before`, `after`: draws, one a chain.
+    - `shift`: for each coordinate, the change of the mean over the standard deviation after.
+    - `width`: the change of the log of the central 90% width.
+    - `memory`: the correlation of before and after: near 0 where chains have forgotten where they began, so that
+        "after" is the target as far as they could reach; near 1 where they say nothing.
+    - `acceptance`: of the last transitions.
+    """
+
+    before: Float[np.ndarray, "n d"]
+    after: Float[np.ndarray, "n d"]
+    acceptance: float
+
+    @property
+    def shift(self) -> Float[np.ndarray, " d"]:
+        return (self.after.mean(axis=0) - self.before.mean(axis=0)) / np.maximum(self.after.std(axis=0), 1e-30)
+
+    @property
+    def width(self) -> Float[np.ndarray, " d"]:
+        return np.log(np.maximum(_width(self.after), 1e-30) / np.maximum(_width(self.before), 1e-30))
+
+    @property
+    def memory(self) -> Float[np.ndarray, " d"]:
+        before, after = (_normalised_ranks(draws) for draws in (self.before, self.after))
+        return np.mean(before * after, axis=0)
+
+
+def movement(
+    key: PRNGKeyArray, target: Target, posterior: Posterior, *, num_chains: int = 1_000, num_transitions: int = 40
+) -> Movement:
+    r"""Runs a chain of Hamiltonian Monte Carlo from every draw, in coordinates whitened by the draws.
+
+    Draws of the target stay draws of the target; others move towards it, as far as chains get: between separate modes
+    they do not.
+
+    **Arguments:**
+
+    - `num_transitions`: of eight leapfrog steps; the step size adapts to an acceptance of 0.8 in the first half, and
+        is jittered, so that some chains take steps small enough for narrow places.
+
+    ```python
+    moved = ksivi.diagnostics.movement(jax.random.key(3), target, fit.posterior, num_chains=200)
+    np.abs(moved.shift).max()
+    ```
+    """
+    draw_key, run_key = jax.random.split(as_single_key(key))
+    before = posterior.sample(draw_key, as_count(num_chains, "num_chains", minimum=2))
+    root = _root(np.asarray(before, np.float64))
+    whitened = target.unwhitened().whitened(jnp.mean(before, axis=0), jnp.asarray(root, before.dtype))
+    after, acceptance = _run(run_key, whitened, before, as_count(num_transitions, "num_transitions", minimum=2))
+    return Movement(np.asarray(before, np.float64), np.asarray(after, np.float64), float(acceptance))
+
+
+def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+    return np.linalg.cholesky(covariance + 1e-8 * np.mean(np.diag(covariance)) * np.eye(len(covariance)))
+
+
+@one_shot
+def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_transitions: int):
+    assert target.coordinates is not None
+    u = jax.vmap(target.coordinates.inverse)(before)
+
+    def transition(carry, inputs):
+        u, log_step = carry
+        key, t = inputs
+        keys = jax.random.split(key, len(u))
+        u, accepted = jax.vmap(lambda k, u: _transition(k, target, u, jnp.exp(log_step)))(keys, u)
+        rate = jnp.mean(accepted)
+        learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(log_step.dtype)
+        return (u, log_step + learning * (rate - _ACCEPTANCE)), rate
+
+    first = (u, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype)))
+    inputs = (jax.random.split(key, num_transitions), jnp.arange(num_transitions))
+    (u, _), rates = lax.scan(transition, first, inputs)
+    return jax.vmap(target.coordinates)(u), jnp.mean(rates[num_transitions // 2 :])
+
+
+def _transition(key: PRNGKeyArray, target: Target, u: Float[Array, " d"], step: Scalar):
+    """One transition of HMC by hand: BlackJAX is an extra, and every fit runs this."""
+    momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
+    p = jax.random.normal(momentum_key, u.shape, u.dtype)
+    step = step * jnp.exp(jax.random.uniform(jitter_key, (), u.dtype, -1.5, 0.3))
+    value, score = target.log_density_and_score(u)
+
+    def leap(carry, _):
+        u, p, _, score = carry
+        p = p + 0.5 * step * score
+        u = u + step * p
+        value, score = target.log_density_and_score(u)
+        return (u, p + 0.5 * step * score, value, score), None
+
+    (new, momentum, new_value, _), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
+    gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
+    probability = jnp.where(jnp.isfinite(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
+    accept = jax.random.uniform(accept_key, (), u.dtype) < probability
+    return jnp.where(accept, new, u), probability
+
+
+def _width(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
+    low, high = np.quantile(draws, (0.05, 0.95), axis=0)
+    return high - low
+
+
+def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    ranks = draws.argsort(axis=0).argsort(axis=0) - (len(draws) - 1) / 2
+    return ranks / ranks.std(axis=0)

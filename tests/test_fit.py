@@ -1,0 +1,184 @@
+"""`fit` and its parts: the start, the stop rule, the checks, the verdict."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import ksivi
+from ksivi.auto.gaussians import batch_and_match
+from ksivi.auto.search import search
+from ksivi.auto.start import choose_start
+from ksivi.auto.stopping import cooling_rates, has_settled
+from ksivi.diagnostics import discrepancy, khat_threshold, movement, pareto_khat, witness
+from ksivi.families import GaussianMixing, SemiImplicit, Triangular
+
+COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.1], [0.0, 0.1, 0.01]])
+MEAN = np.array([3.0, -2.0, 0.5])
+
+
+def gaussian(mean=MEAN):
+    precision, centre = jnp.asarray(np.linalg.inv(COVARIANCE), jnp.float32), jnp.asarray(mean, jnp.float32)
+    return ksivi.Target(lambda x: -0.5 * (x - centre) @ precision @ (x - centre), dim=3)
+
+
+def two_modes():
+    log_weights, means = jnp.log(jnp.array([0.7, 0.3])), jnp.array([[-4.0, 0.0], [4.0, 1.0]])
+    return ksivi.Target(lambda x: jax.nn.logsumexp(log_weights - 0.5 * jnp.sum((x[None] - means) ** 2, axis=1)), dim=2)
+
+
+def family_of(mean, covariance):
+    """Exactly N(mean, covariance), as a semi-implicit family with an affine layer."""
+    root = np.linalg.cholesky(covariance)
+    lower = np.tril(root, -1) + np.diag(np.log(np.diag(root)))
+    base = SemiImplicit.location_scale(len(mean))
+    layer = Triangular(jnp.asarray(mean, jnp.float32), jnp.asarray(lower, jnp.float32))
+    return SemiImplicit(GaussianMixing(0), base.conditional, layer)
+
+
+def posterior_of(mean=MEAN, covariance=COVARIANCE):
+    return ksivi.Posterior.of(family_of(mean, covariance), gaussian())
+
+
+def test_an_affine_layer_has_the_density_and_the_score_of_its_gaussian():
+    family = family_of(MEAN, COVARIANCE)
+    x, log_q = family.sample_and_log_prob(jax.random.key(0), 200, 5)
+    exact = stats.multivariate_normal(MEAN, COVARIANCE)
+    np.testing.assert_allclose(log_q, exact.logpdf(np.asarray(x, np.float64)), atol=1e-3)
+    np.testing.assert_allclose(family.log_prob(jax.random.key(1), x, 5), log_q, atol=1e-3)
+    np.testing.assert_allclose(family.log_mixture(x, jnp.zeros((4, 0))), log_q, atol=1e-3)
+    moved, score = family.transport(family.noise(jax.random.key(2), 50))
+    expected = -(np.asarray(moved, np.float64) - MEAN) @ np.linalg.inv(COVARIANCE)
+    np.testing.assert_allclose(score, expected, rtol=2e-3, atol=2e-2)
+
+
+def test_maximum_likelihood_finds_the_moments_of_its_points():
+    points = jnp.asarray(np.random.default_rng(0).multivariate_normal(MEAN, COVARIANCE, size=2_000), jnp.float32)
+    start = SemiImplicit(GaussianMixing(0), SemiImplicit.location_scale(3).conditional, Triangular.identity(3))
+    objective = ksivi.MaximumLikelihood(points, num_samples=500, num_mixing=1)
+    fit = ksivi.train(jax.random.key(0), gaussian(), start, objective, num_steps=1_500, learning_rate=1e-2)
+    draws = fit.posterior.sample(jax.random.key(1), 20_000)
+    np.testing.assert_allclose(np.cov(draws.T), np.cov(points.T), rtol=0.15, atol=0.02)
+    np.testing.assert_allclose(draws.mean(axis=0), points.mean(axis=0), atol=0.1)
+
+
+def test_batch_and_match_meets_a_gaussian_from_afar():
+    starts, sds = jnp.array([[0.0, 0.0, 0.0], [30.0, 30.0, -30.0]]), jnp.array([0.01, 10.0])
+    found = batch_and_match(jax.random.key(0), gaussian(), starts, sds, num_steps=30)
+    for mean, root in zip(found.means, found.roots, strict=True):
+        np.testing.assert_allclose(mean, MEAN, atol=0.02)
+        np.testing.assert_allclose(root @ root.T, COVARIANCE, rtol=0.02, atol=1e-3)
+    log_evidence = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
+    np.testing.assert_allclose(found.elbos, log_evidence, atol=0.01)
+
+
+def test_a_start_has_the_modes_that_search_found():
+    target = two_modes()
+    found = search(jax.random.key(0), target, 12)
+    ends = np.asarray(found.points)[:, 0]
+    assert (ends < -3).any()
+    assert (ends > 3).any()
+    gaussians = batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
+    start = choose_start(jax.random.key(2), target, gaussians)
+    draws = jax.vmap(start.target.to_original)(start.draws)
+    share = float(jnp.mean(draws[:, 0] < 0))
+    assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 500)  # 3,000 resampled of 3,600 weighted: some 500 effective
+    alone = choose_start(jax.random.key(3), gaussian(), batch_and_match(jax.random.key(4), gaussian(), *_starts()))
+    assert alone.draws is None
+
+
+def _starts():
+    return jnp.zeros((2, 3)), jnp.array([0.1, 1.0])
+
+
+def test_the_stop_rule_waits_for_certainty():
+    rng = np.random.default_rng(0)
+    steps = np.arange(3_000)
+    flat, falling = 5 + 0.1 * rng.normal(size=(2, 3_000)), 5 - 1e-4 * steps + 0.1 * rng.normal(size=(2, 3_000))
+    noisy = 5 + 10 * rng.normal(size=(2, 3_000))
+    assert has_settled(flat)
+    assert has_settled(np.full((1, 1_000), 2.0))
+    assert not has_settled(flat[:, :900])
+    assert not has_settled(falling)
+    assert not has_settled(noisy)
+    assert not has_settled(np.concatenate([flat[:1], falling[:1]]))
+    rates = cooling_rates(1.0, 10)
+    assert rates[0] > 0.9
+    assert 0 < rates[-1] < 0.01
+
+
+@pytest.mark.parametrize("shape", [0.2, 0.5, 0.9])
+def test_khat_is_the_shape_of_the_tail(shape):
+    weights = stats.genpareto.rvs(shape, size=20_000, random_state=1)
+    # 424 exceedances: the estimate's standard error is near (1 + shape)/√424.
+    assert abs(pareto_khat(np.log(weights)) - shape) < 4 * (1 + shape) / np.sqrt(424)
+    assert pareto_khat(np.zeros(1_000)) < 0
+    assert khat_threshold(100) == 0.5
+    assert khat_threshold(100_000) == 0.7
+
+
+def test_chains_leave_right_draws_and_move_wrong_ones():
+    still = movement(jax.random.key(0), gaussian(), posterior_of())
+    assert np.abs(still.shift).max() < 4 / np.sqrt(1_000)
+    assert np.abs(still.width).max() < 0.2
+    assert np.abs(still.memory).max() < 0.3
+    moved = movement(jax.random.key(0), gaussian(), posterior_of(MEAN + np.array([1.0, 0.0, 0.0]), 0.25 * COVARIANCE))
+    assert abs(moved.shift[0] + 0.5) < 0.2
+    assert np.all(moved.width > 0.5)
+
+
+def test_ksd_rejects_wrong_draws_alone():
+    right = discrepancy(jax.random.key(0), gaussian(), posterior_of())
+    wrong = discrepancy(jax.random.key(0), gaussian(), posterior_of(MEAN + 0.5 * np.sqrt(np.diag(COVARIANCE))))
+    assert right.p_value > 0.01
+    assert wrong.p_value < 0.01
+    assert wrong.low < wrong.ksd2 < wrong.high
+    assert "IMQ kernel" in str(wrong)
+
+
+def test_the_witness_points_to_the_mass():
+    shifted = posterior_of(MEAN + np.array([1.0, 0.0, 0.0]))
+    f = witness(jax.random.key(0), gaussian(), shifted)
+    # s_p − s_q is the constant −Σ⁻¹ (1, 0, 0) here, times a positive kernel.
+    direction = np.asarray(f(shifted.sample(jax.random.key(1), 20)))
+    expected = -np.linalg.inv(COVARIANCE)[:, 0]
+    cosines = direction @ expected / np.linalg.norm(direction, axis=1) / np.linalg.norm(expected)
+    assert cosines.min() > 0.99
+    assert np.abs(witness(jax.random.key(0), gaussian(), posterior_of())(MEAN[None].astype(np.float32))).max() < (
+        0.3 * np.abs(direction).max()
+    )
+
+
+def test_a_fit_of_two_modes_is_accurate_and_trusted():
+    fit = ksivi.fit(jax.random.key(0), two_modes(), num_steps=3_000, progress=False)
+    assert fit.trusted, fit.status
+    draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000))
+    assert abs((draws[:, 0] < 0).mean() - 0.7) < 0.03
+    assert abs(draws[draws[:, 0] < 0].std(axis=0).mean() - 1) < 0.05
+    assert "log evidence" in str(fit)
+
+
+def test_an_improper_posterior_is_not_trusted():
+    flat = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - 0.5 * jnp.log1p(x[1] ** 2), dim=2)
+    fit = ksivi.fit(jax.random.key(0), flat, num_steps=600, progress=False)
+    assert not fit.trusted
+    assert "improper" in str(fit.status)
+    assert str(fit.status).startswith("not trusted")
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match="target must be a ksivi.Target"):
+        ksivi.fit(jax.random.key(0), lambda x: x)
+    with pytest.raises(ValueError, match="score only"):
+        ksivi.fit(jax.random.key(0), ksivi.Target.from_score(lambda x: -x, dim=2))
+    with pytest.raises(ValueError, match="num_steps"):
+        ksivi.fit(jax.random.key(0), gaussian(), num_steps=0)
+    with pytest.raises(ValueError, match="points must have the family's dim"):
+        ksivi.train(
+            jax.random.key(0),
+            gaussian(),
+            family_of(MEAN, COVARIANCE),
+            ksivi.MaximumLikelihood(jnp.zeros((5, 2))),
+            num_steps=5,
+        )
