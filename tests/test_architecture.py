@@ -36,6 +36,7 @@ ALLOWED = {
     "metrics": {"kernels"},
     "problems": {"targets", "metrics", "mcmc", "families"},
     "comparison": METHODS_AND_PROBLEMS,
+    "auto": {"posterior", "targets", "families", "objectives", "training", "diagnostics"},
     "report": {"targets"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
     "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report"},

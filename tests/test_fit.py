@@ -14,7 +14,7 @@ from ksivi.auto.stopping import cooling_rates, has_settled
 from ksivi.diagnostics import discrepancy, khat_threshold, movement, pareto_khat, witness
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
-COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.1], [0.0, 0.1, 0.01]])
+COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.03], [0.0, 0.03, 0.01]])
 MEAN = np.array([3.0, -2.0, 0.5])
 
 
@@ -65,7 +65,7 @@ def test_maximum_likelihood_finds_the_moments_of_its_points():
 
 def test_batch_and_match_meets_a_gaussian_from_afar():
     starts, sds = jnp.array([[0.0, 0.0, 0.0], [30.0, 30.0, -30.0]]), jnp.array([0.01, 10.0])
-    found = batch_and_match(jax.random.key(0), gaussian(), starts, sds, num_steps=30)
+    found = batch_and_match(jax.random.key(0), gaussian(), starts, sds)
     for mean, root in zip(found.means, found.roots, strict=True):
         np.testing.assert_allclose(mean, MEAN, atol=0.02)
         np.testing.assert_allclose(root @ root.T, COVARIANCE, rtol=0.02, atol=1e-3)
@@ -151,7 +151,7 @@ def test_the_witness_points_to_the_mass():
 
 
 def test_a_fit_of_two_modes_is_accurate_and_trusted():
-    fit = ksivi.fit(jax.random.key(0), two_modes(), num_steps=3_000, progress=False)
+    fit = ksivi.fit(jax.random.key(0), two_modes(), progress=False)
     assert fit.trusted, fit.status
     draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000))
     assert abs((draws[:, 0] < 0).mean() - 0.7) < 0.03
@@ -168,17 +168,12 @@ def test_an_improper_posterior_is_not_trusted():
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(ValueError, match="target must be a ksivi.Target"):
+    with pytest.raises(ValueError, match=r"target must be a ksivi\.Target"):
         ksivi.fit(jax.random.key(0), lambda x: x)
     with pytest.raises(ValueError, match="score only"):
         ksivi.fit(jax.random.key(0), ksivi.Target.from_score(lambda x: -x, dim=2))
     with pytest.raises(ValueError, match="num_steps"):
         ksivi.fit(jax.random.key(0), gaussian(), num_steps=0)
+    objective = ksivi.MaximumLikelihood(jnp.zeros((5, 2)))
     with pytest.raises(ValueError, match="points must have the family's dim"):
-        ksivi.train(
-            jax.random.key(0),
-            gaussian(),
-            family_of(MEAN, COVARIANCE),
-            ksivi.MaximumLikelihood(jnp.zeros((5, 2))),
-            num_steps=5,
-        )
+        ksivi.train(jax.random.key(0), gaussian(), family_of(MEAN, COVARIANCE), objective, num_steps=5)

@@ -34,7 +34,7 @@ def batch_and_match(
         Σ′ U Σ′ + Σ′ = V,   U = λ Γ + λ/(1+λ) ḡ ḡᵀ,   V = Σ + λ C + λ/(1+λ) (μ − x̄)(μ − x̄)ᵀ
         μ′ = (μ + λ (Σ′ ḡ + x̄)) / (1 + λ)
 
-    with λ falling as 1/t. A Gaussian target is met after one update, at any scale.
+    with λ falling as 1/t. A Gaussian target is met within a few dozen updates, at any scale.
 
     Reference: Cai, Modi, Pillaud-Vivien, Margossian, Gower, Blei and Saul, Batch and match, ICML 2024.
     """
@@ -49,7 +49,7 @@ def _match(key: PRNGKeyArray, target: Target, start: Float[Array, " d"], sd: Sca
     def step(carry, inputs):
         mean, covariance = carry
         t, key = inputs
-        x = mean + jax.random.normal(key, (size, dim), mean.dtype) @ _root(covariance).T
+        x = mean[None] + jax.random.normal(key, (size, dim), mean.dtype) @ _root(covariance).T
         new = _update(mean, covariance, x, jax.vmap(target.score)(x), size * dim / (t + 1))
         fine = jnp.all(jnp.isfinite(new[0])) & jnp.all(jnp.isfinite(new[1]))
         return jax.tree.map(lambda a, b: jnp.where(fine, a, b), new, carry), None
