@@ -77,6 +77,8 @@ def fit(
         for bar in bars:
             bar.close()
     fits = sorted(run.fits(), key=_final_loss)
+    if fits[0].status.kind == "interrupted":
+        return fits[0]
     findings = examine(examine_key, target, [one.posterior for one in fits], gaussians)
     return _conclude(fits[0], findings, settled, time.perf_counter() - began, budget)
 
@@ -97,7 +99,7 @@ def _final_loss(fit: Fit) -> float:
 
 
 def _conclude(best: Fit, findings: Findings, settled: bool, seconds: float, budget: float) -> Fit:
-    """The fit with its verdict: trusted without a doubt, or not trusted, with the first of them for a reason."""
+    """The fit with its verdict: trusted where there is no doubt, else not trusted, with all doubts for a reason."""
     doubts = list(findings.doubts)
     if best.status.kind == "diverged":
         doubts.insert(0, f"training diverged: {best.status.reason}")
@@ -105,15 +107,11 @@ def _conclude(best: Fit, findings: Findings, settled: bool, seconds: float, budg
     if not settled:
         ending = f"ran {best.cost.steps:,} steps, and the loss still fell"
         ending += f", as far as {budget:g} s went on this machine" if seconds > budget else ""
-    if best.status.kind == "interrupted":
-        status = best.status
-    elif doubts:
+    status = Status("converged" if settled else "step limit", ending)
+    if doubts:
         status = Status("not trusted", "; ".join(doubts))
-    else:
-        status = Status("converged" if settled else "step limit", ending)
     cost = dataclasses.replace(best.cost, seconds=seconds)
-    trusted = not doubts and best.status.kind != "interrupted"
-    return dataclasses.replace(best, status=status, trusted=trusted, diagnostics=findings.diagnostics, cost=cost)
+    return dataclasses.replace(best, status=status, trusted=not doubts, diagnostics=findings.diagnostics, cost=cost)
 
 
 def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:

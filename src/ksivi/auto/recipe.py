@@ -13,7 +13,7 @@ from ..objectives import SIVI
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The settings of `fit`. Every one was chosen by measurement over the development set, see docs/fit.md.
+    """The settings of `fit`: one set for all targets.
 
     **Attributes:**
 

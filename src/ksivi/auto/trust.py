@@ -39,8 +39,11 @@ def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], 
     """Examines the first posterior; the others are independent runs to agree with."""
     weigh_key, move_key, ksd_key, draw_key = jax.random.split(key, 4)
     best = posteriors[0]
-    weighed = importance(weigh_key, target, best, num_samples=_NUM_DRAWS, num_mixing=_NUM_MIXING)
-    moved = movement(move_key, target, best)
+    try:
+        weighed = importance(weigh_key, target, best, num_samples=_NUM_DRAWS, num_mixing=_NUM_MIXING)
+        moved = movement(move_key, target, best)
+    except (ValueError, np.linalg.LinAlgError) as error:
+        return Findings({}, [f"the draws cannot be examined: {error}"])
     others = [np.asarray(one.sample(draw_key, len(moved.before)), np.float64) for one in posteriors[1:]]
     khat, limit = pareto_khat(weighed.log_weights), khat_threshold(len(weighed.log_weights))
     memory = float(np.max(moved.memory))

@@ -1,0 +1,121 @@
+"""How accurate draws are, and whether fits know: `python -m benchmarks.accuracy`.
+
+`ksivi.fit` against Laplace, Pathfinder, Gaussian families, a flow and NUTS, over the development set, in one run. Each
+result is a line of JSON in `--out`, and is not made again; the table and the figure are made from those lines alone.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import ksivi
+
+from .criterion import Criterion
+from .development import Case, cases
+from .rivals import RIVALS
+
+OURS = "ksivi.fit"
+METHODS = (OURS, *RIVALS)
+_DRAW_SEED, _NUM_DRAWS = 10_000, 1_000
+
+
+def main() -> None:
+    options = _options()
+    done = _read(options.out)
+    for case in cases():
+        if options.cases and case.name not in options.cases:
+            continue
+        wanted = [
+            (method, seed)
+            for method in options.methods
+            for seed in range(options.seeds)
+            if (case.name, method, seed) not in done
+        ]
+        if wanted:
+            _run_case(case, wanted, options.out)
+    _print_table(_read(options.out))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/records/accuracy.jsonl"))
+    parser.add_argument("--methods", nargs="+", default=[OURS], choices=METHODS)
+    parser.add_argument("--cases", nargs="+", default=[])
+    parser.add_argument("--seeds", type=int, default=1)
+    return parser.parse_args()
+
+
+def _run_case(case: Case, wanted: list[tuple[str, int]], out: Path) -> None:
+    criterion = Criterion(case.truth())
+    for method, seed in wanted:
+        record = {"case": case.name, "dim": case.target.dim, "method": method, "seed": seed}
+        record |= _measure(case, criterion, method, seed)
+        with out.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        print(_in_words(record), flush=True)
+
+
+def _measure(case: Case, criterion: Criterion, method: str, seed: int) -> dict[str, Any]:
+    """One fit, compilation included, and its accuracy; a method that fails is not accurate."""
+    began = time.perf_counter()
+    said: dict[str, Any] = {}
+    try:
+        if method == OURS:
+            fit = ksivi.fit(jax.random.key(seed), case.target, progress=False)
+            posterior = fit.posterior
+            said = {"trusted": fit.trusted, "status": str(fit.status), "steps": fit.cost.steps}
+            said |= {"diagnostics": {name: str(value) for name, value in fit.diagnostics.items()}}
+        else:
+            posterior = RIVALS[method](jax.random.key(seed), case.target)
+        draws = np.asarray(case.view(jax.random.key(_DRAW_SEED + seed), posterior, _NUM_DRAWS))
+    except (ValueError, RuntimeError, FloatingPointError) as error:
+        return {"seconds": time.perf_counter() - began, "accurate": False, "failures": [str(error)[:200]]}
+    seconds = time.perf_counter() - began
+    if not np.isfinite(draws).all():
+        return {"seconds": seconds, "accurate": False, "failures": ["draws that are not finite"], **said}
+    found = criterion.measure(draws)
+    ratio = round(found.distance / found.floor, 3)
+    return {
+        "seconds": round(seconds, 1),
+        "accurate": found.accurate,
+        "failures": found.failures,
+        "distance": ratio,
+    } | said
+
+
+def _in_words(record: dict[str, Any]) -> str:
+    trust = {True: "trusted", False: "doubted"}.get(record.get("trusted"), "")
+    verdict = "accurate" if record["accurate"] else "; ".join(record["failures"])
+    where = f"{record['case']:<22} {record['method']:<11} seed {record['seed']}"
+    distance = f"{record.get('distance', float('nan')):5.2f} × floor"
+    return f"{where}  {record['seconds']:5.0f} s  {distance}  {trust:<8} {verdict}  {record.get('status', '')}"
+
+
+def _read(path: Path) -> dict[tuple[str, str, int], dict[str, Any]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = path.read_text().splitlines() if path.exists() else []
+    records = [json.loads(line) for line in lines]
+    return {(record["case"], record["method"], record["seed"]): record for record in records}
+
+
+def _print_table(records: dict[tuple[str, str, int], dict[str, Any]]) -> None:
+    print(f"\n{'method':<12} {'fits':>5} {'accurate':>9} {'median s':>9} {'most s':>7}")
+    for method in METHODS:
+        rows = [record for record in records.values() if record["method"] == method]
+        if rows:
+            seconds = [row["seconds"] for row in rows]
+            share = np.mean([row["accurate"] for row in rows])
+            print(f"{method:<12} {len(rows):>5} {share:>9.0%} {np.median(seconds):>9.0f} {max(seconds):>7.0f}")
+    ours = [record for record in records.values() if record["method"] == OURS and "trusted" in record]
+    silent = sum(row["trusted"] and not row["accurate"] for row in ours)
+    doubted = sum(row["accurate"] and not row["trusted"] for row in ours)
+    print(f"\n{OURS}: {silent} trusted though not accurate; {doubted} accurate though not trusted")
+
+
+if __name__ == "__main__":
+    main()

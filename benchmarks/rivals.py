@@ -1,0 +1,65 @@
+"""What `ksivi.fit` is compared with: Laplace, Pathfinder, Gaussian variational families, flows, and NUTS."""
+
+from collections.abc import Callable
+
+import jax
+import numpyro
+import numpyro.distributions as dist
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray
+from numpyro.infer import SVI, Trace_ELBO, autoguide
+
+import ksivi
+from ksivi.families import Empirical
+
+Draws = Float[Array, "n d"]
+Rival = Callable[[PRNGKeyArray, ksivi.Target], ksivi.Posterior]
+
+_DRAWS = 4_000
+_STEPS = 10_000
+
+
+def _stored(target: ksivi.Target, draws: Draws) -> ksivi.Posterior:
+    return ksivi.Posterior.of(Empirical(draws), target)
+
+
+def _guided(make: Callable, rate: float = 1e-2, particles: int = 10) -> Rival:
+    """A NumPyro guide, trained on the evidence bound with a cosine from `rate` to 0."""
+
+    def fit(key: PRNGKeyArray, target: ksivi.Target) -> ksivi.Posterior:
+        def model() -> None:
+            x = numpyro.sample("x", dist.ImproperUniform(dist.constraints.real_vector, (), (target.dim,)))
+            numpyro.factor("p", target.log_density(x))
+
+        train_key, draw_key = jax.random.split(key)
+        guide = make(model, init_loc_fn=numpyro.infer.init_to_uniform(radius=0.5))
+        optimizer = optax.adam(optax.cosine_decay_schedule(rate, _STEPS))
+        svi = SVI(model, guide, optimizer, Trace_ELBO(num_particles=particles))
+        result = svi.run(train_key, _STEPS, progress_bar=False, stable_update=True)
+        return _stored(target, guide.sample_posterior(draw_key, result.params, sample_shape=(_DRAWS,))["x"])
+
+    return fit
+
+
+def _pathfinder(key: PRNGKeyArray, target: ksivi.Target) -> ksivi.Posterior:
+    from blackjax.vi import pathfinder
+
+    start_key, path_key, draw_key = jax.random.split(key, 3)
+    start = 0.5 * jax.random.normal(start_key, (target.dim,))
+    state, _ = jax.jit(lambda k, x: pathfinder.approximate(k, target.log_density, x))(path_key, start)
+    return _stored(target, pathfinder.sample(draw_key, state, _DRAWS)[0])
+
+
+def _nuts(key: PRNGKeyArray, target: ksivi.Target) -> ksivi.Posterior:
+    return ksivi.run(key, target, ksivi.NUTS(num_draws=_DRAWS), progress=False).posterior
+
+
+RIVALS: dict[str, Rival] = {
+    "Laplace": _guided(autoguide.AutoLaplaceApproximation),
+    "Pathfinder": _pathfinder,
+    "mean-field": _guided(autoguide.AutoNormal),
+    "full rank": _guided(autoguide.AutoMultivariateNormal),
+    "IAF": _guided(autoguide.AutoIAFNormal, rate=1e-3),
+    "NUTS": _nuts,
+}
+"""By name. The variational ones have 10,000 steps of 10 draws each."""
