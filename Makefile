@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test lint format bench clean
+.PHONY: install demo test test-slow lint format bench clean
 
 install: .venv/installed
 
@@ -16,7 +16,10 @@ demo: install
 	$(BIN)/ksivi demo
 
 test: install lint
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto -m 'not slow'
+
+test-slow: install
+	$(BIN)/python -m pytest -n auto -m slow
 
 lint: install
 	$(BIN)/ruff check .

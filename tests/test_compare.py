@@ -48,6 +48,7 @@ def test_json_has_the_promised_shape(tmp_path):
     assert (tmp_path / "new" / "multimodal.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_ones_own_log_density_is_compared_with_nuts(tmp_path):
     """A file with a neighbour that it imports; NUTS is the truth, made once and kept."""
     (tmp_path / "helper.py").write_text("scale = 2.0\n")
@@ -130,6 +131,7 @@ def test_every_method_has_a_recipe_for_every_kind_of_problem(name, preset, dim):
         assert method.num_points == made.num_points
 
 
+@pytest.mark.slow
 def test_a_methods_result_does_not_depend_on_its_company():
     problem = problems.multimodal()
     truth = comparison.know_truth(KEY, problem)

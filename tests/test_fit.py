@@ -1,5 +1,7 @@
 """`fit` and its parts: the start, the stop rule, the checks, the verdict."""
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,9 +13,11 @@ from ksivi.auto.gaussians import batch_and_match
 from ksivi.auto.search import search
 from ksivi.auto.start import choose_start
 from ksivi.auto.stopping import cooling_rates, has_settled
+from ksivi.auto.trust import Findings, _is_improper
 from ksivi.diagnostics import discrepancy, khat_threshold, movement, pareto_khat, witness
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
+_conclude = importlib.import_module("ksivi.auto.fit")._conclude  # the name ksivi.auto.fit is the function
 COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.03], [0.0, 0.03, 0.01]])
 MEAN = np.array([3.0, -2.0, 0.5])
 
@@ -161,10 +165,19 @@ def test_a_fit_of_two_modes_is_accurate_and_trusted():
 
 def test_an_improper_posterior_is_not_trusted():
     flat = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - 0.5 * jnp.log1p(x[1] ** 2), dim=2)
-    fit = ksivi.fit(jax.random.key(0), flat, num_steps=600, progress=False)
+    cauchy = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - jnp.log1p(x[1] ** 2), dim=2)
+    draws = np.random.default_rng(0).normal(size=(500, 2))
+    doubt = _is_improper(flat, draws)
+    assert "improper" in doubt
+    assert "coordinate 1" in doubt
+    assert _is_improper(cauchy, draws) is None
+    trained = ksivi.train(
+        jax.random.key(0), flat, SemiImplicit.location_scale(2), ksivi.SIVI(10, 5), num_steps=5, progress=False
+    )
+    fit = _conclude(trained, Findings({}, [doubt]), True, 1.0, 2.0)
     assert not fit.trusted
-    assert "improper" in str(fit.status)
-    assert str(fit.status).startswith("not trusted")
+    assert str(fit.status).startswith("not trusted: the posterior may be improper")
+    assert _conclude(trained, Findings({}, []), True, 1.0, 2.0).trusted
 
 
 def test_bad_arguments_are_named():

@@ -255,6 +255,7 @@ def test_draws_of_another_target_are_not_taken_for_its_own(tmp_path, monkeypatch
         np.testing.assert_allclose(draws.mean(0), centre, atol=0.2)
 
 
+@pytest.mark.slow
 def test_funnels_need_easier_coordinates(tmp_path):
     with pytest.raises(RuntimeError, match=r"NUTS gives no reference for this target: not trusted: .* divergent"):
         ksivi.reference_draws(KEY, funnel(), cache=tmp_path)
@@ -310,6 +311,7 @@ def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
     assert draws.shape == (10_000, 2)
 
 
+@pytest.mark.slow
 def test_waveforms_reference_has_the_known_moments(data):
     """Anchors of an independent NUTS run, within 3 combined standard errors."""
     target = ksivi.problems.waveform(data / "waveform.mat").target
@@ -326,6 +328,7 @@ def test_waveforms_reference_has_the_known_moments(data):
     assert np.all(np.abs(draws.mean(0) - stored.mean(0)) < 4 * np.sqrt(errors**2 + stored.var(0) / len(stored)))
 
 
+@pytest.mark.slow
 def test_diffusions_have_a_reference():
     problem = ksivi.problems.diffusion(20)
     draws = problem.reference(KEY, 1_000)

@@ -27,6 +27,7 @@ def sliced_distance(data, num_steps, stop_gradient=False):
     return ksivi.metrics.sliced_wasserstein(jax.random.key(4), draws, reference), fit.status
 
 
+@pytest.mark.slow
 def test_a_detached_median_is_worse(data):
     pytest.importorskip("ot")
     flowing, _ = sliced_distance(data, 2_000)
@@ -35,6 +36,7 @@ def test_a_detached_median_is_worse(data):
     assert detached > 1.5 * flowing
 
 
+@pytest.mark.slow
 def test_the_papers_setting_reaches_the_papers_accuracy(data):
     pytest.importorskip("ot")
     distance, _ = sliced_distance(data, 20_000)
