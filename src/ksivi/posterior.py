@@ -40,6 +40,11 @@ class Posterior(eqx.Module):
         """A family in the coordinates of a target, under its names."""
         return cls(family, target.coordinates, target.layout, target.supports)
 
+    def view(self, target: Target) -> Target:
+        """The target in the coordinates that the family draws in."""
+        target = target.unwhitened()
+        return target if self.coordinates is None else target.whitened(self.coordinates.loc, self.coordinates.scale)
+
     @property
     def dim(self) -> int:
         return self.family.dim

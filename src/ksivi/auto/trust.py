@@ -10,7 +10,17 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compile import one_shot
-from ..diagnostics import Importance, Movement, discrepancy, importance, khat_threshold, movement, pareto_khat
+from ..diagnostics import (
+    Importance,
+    Movement,
+    discrepancy,
+    importance,
+    khat_threshold,
+    mean_shift,
+    movement,
+    pareto_khat,
+    width_change,
+)
 from ..posterior import Posterior
 from ..targets import Target
 from .gaussians import Gaussians
@@ -63,7 +73,7 @@ def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], 
         "KSD²": str(discrepancy(ksd_key, target, best)),
     }
     if others:
-        shifts, widths = _differences(moved.before, others[0])
+        shifts, widths = mean_shift(moved.before, others[0]), width_change(moved.before, others[0])
         diagnostics["runs differ"] = f"{_mean_and_worst(shifts)} sd, widths {_mean_and_worst(widths)}"
     return Findings(diagnostics, [doubt for doubt in doubts if doubt])
 
@@ -78,21 +88,18 @@ def _chains_move(moved: Movement) -> str | None:
 
 
 def _runs_differ(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]) -> str | None:
-    shifts, widths = _differences(first, second)
+    shifts, widths = mean_shift(first, second), width_change(first, second)
     if _small(shifts) and _small(widths):
         return None
-    means, widths = _mean_and_worst(shifts), _mean_and_worst(widths)
-    return f"independent runs differ: means by {means} standard deviations, log widths by {widths}"
-
-
-def _differences(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]):
-    pair = Movement(first, second, 1.0)
-    return pair.shift, pair.width
+    return (
+        f"independent runs differ: means by {_mean_and_worst(shifts)} standard deviations, log widths by "
+        f"{_mean_and_worst(widths)}"
+    )
 
 
 def _misses_modes(weighed: Importance, gaussians: Gaussians) -> str | None:
     """Gaussians found before training, whose evidence says that they hold mass, must hold as many draws."""
-    total = np.logaddexp(weighed.log_evidence, np.nanmax(np.append(_finite_elbos(gaussians), -np.inf)))
+    total = np.logaddexp(weighed.log_evidence, np.max(_finite_elbos(gaussians), initial=-np.inf))
     radius2 = _nine_tenths_of_chi2(weighed.draws.shape[1])
     for mean, root, elbo in zip(*(np.asarray(part, np.float64) for part in gaussians), strict=True):
         mass = np.exp(elbo - total) if np.isfinite(elbo) and np.isfinite(root).all() else 0.0

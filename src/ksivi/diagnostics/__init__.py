@@ -3,7 +3,7 @@
 from .discrepancy import Discrepancy, discrepancy
 from .gradients import gradient_variance
 from .importance import Importance, importance
-from .movement import Movement, movement
+from .movement import Movement, mean_shift, movement, width_change
 from .pareto import khat_threshold, pareto_khat
 from .smoothness import jacobian_lipschitz, jacobian_norms
 from .witness import Witness, witness
@@ -19,7 +19,9 @@ __all__ = [
     "jacobian_lipschitz",
     "jacobian_norms",
     "khat_threshold",
+    "mean_shift",
     "movement",
     "pareto_khat",
+    "width_change",
     "witness",
 ]

@@ -8,8 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_single_key
 from .._compile import one_shot
-from ..kernels import IMQ, AbstractKernel
-from ..kernels.stein import stein_gram
+from ..kernels import IMQ, AbstractKernel, stein_gram
 from ..posterior import Posterior
 from ..targets import Target
 
@@ -60,11 +59,9 @@ def discrepancy(
     draw_key, bootstrap_key = jax.random.split(as_single_key(key))
     x = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=2))
     kernel = IMQ() if kernel is None else kernel
-    view = target.unwhitened()
     if posterior.coordinates is not None:
-        view = view.whitened(posterior.coordinates.loc, posterior.coordinates.scale)
         x = jax.vmap(posterior.coordinates.inverse)(x)
-    estimate, band, p_value = _bootstrap(bootstrap_key, view, x, kernel.resolve(x, x, 1))
+    estimate, band, p_value = _bootstrap(bootstrap_key, posterior.view(target), x, kernel.resolve(x, x, 1))
     return Discrepancy(float(estimate), float(band[0]), float(band[1]), float(p_value), type(kernel).__name__)
 
 

@@ -14,6 +14,7 @@ from ..posterior import Posterior
 from ..targets import Target
 
 _ACCEPTANCE, _LEAPFROG, _FIRST_STEP = 0.8, 8, 0.3
+_TINY = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +37,11 @@ class Movement:
 
     @property
     def shift(self) -> Float[np.ndarray, " d"]:
-        return (self.after.mean(axis=0) - self.before.mean(axis=0)) / np.maximum(self.after.std(axis=0), 1e-30)
+        return mean_shift(self.before, self.after)
 
     @property
     def width(self) -> Float[np.ndarray, " d"]:
-        return np.log(np.maximum(_width(self.after), 1e-30) / np.maximum(_width(self.before), 1e-30))
+        return width_change(self.before, self.after)
 
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
@@ -118,6 +119,16 @@ def _transition(key: PRNGKeyArray, target: Target, u: Float[Array, " d"], step: 
     probability = jnp.where(jnp.isfinite(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
     accept = jax.random.uniform(accept_key, (), u.dtype) < probability
     return jnp.where(accept, new, u), probability
+
+
+def mean_shift(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " d"]:
+    """From the first means to the second, in standard deviations of the second."""
+    return (second.mean(axis=0) - first.mean(axis=0)) / np.maximum(second.std(axis=0), _TINY)
+
+
+def width_change(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " d"]:
+    """The log of the second central 90% widths over the first."""
+    return np.log(np.maximum(_width(second), _TINY) / np.maximum(_width(first), _TINY))
 
 
 def _width(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:

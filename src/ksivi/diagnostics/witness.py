@@ -46,11 +46,8 @@ def witness(
         raise ValueError("posterior must be a trained sampler; stored draws have no conditional score")
     family, coordinates, dim = posterior.family, posterior.coordinates, target.dim
     y, conditional = family.transport(family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2)))
-    view = target.unwhitened()
-    if coordinates is not None:
-        view = view.whitened(coordinates.loc, coordinates.scale)
     fixed = (IMQ() if kernel is None else kernel).resolve(y, y, 1)
-    gap = jax.vmap(view.score)(y) - conditional
+    gap = jax.vmap(posterior.view(target).score)(y) - conditional
 
     @eqx.filter_jit
     def direction(x: Float[Array, "n d"]) -> Float[Array, "n d"]:

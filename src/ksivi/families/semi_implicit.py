@@ -136,9 +136,8 @@ class SemiImplicit(eqx.Module):
 
     def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
         """log 1/m Σₖ q(x|zₖ) at given points and z, by matrix products: for training."""
-        u = x if self.layer is None else self.layer.inverse(x)
-        log_q = _log_mean_exp(log_normals(u, *jax.vmap(self.conditional.parameters)(z)))
-        return log_q if self.layer is None else log_q - self.layer.log_det()
+        parameters = jax.vmap(self.conditional.parameters)(z)
+        return self._through_layer(x, lambda u: _log_mean_exp(log_normals(u, *parameters)))
 
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
@@ -153,14 +152,16 @@ class SemiImplicit(eqx.Module):
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
         mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
         log_mixture = lambda point: _log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
-        x = x.astype(self.dtype)
-        if self.layer is None:
-            return lax.map(log_mixture, x, batch_size=_POINTS_AT_ONCE)
-        return lax.map(log_mixture, self.layer.inverse(x), batch_size=_POINTS_AT_ONCE) - self.layer.log_det()
+        in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
+        return self._through_layer(x.astype(self.dtype), in_blocks)
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n independent draws of x."""
         return self.transport(self.noise(as_single_key(key), as_count(n, "n")))[0]
+
+    def _through_layer(self, x: Float[Array, "n d"], log_prob: Callable) -> Float[Array, " n"]:
+        """The log density at x, given that before the layer."""
+        return log_prob(x) if self.layer is None else log_prob(self.layer.inverse(x)) - self.layer.log_det()
 
 
 def _log_mean_exp(a: Float[Array, "n m"]) -> Float[Array, " n"]:
