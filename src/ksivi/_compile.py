@@ -1,4 +1,4 @@
-"""Programs that run once, and briefly."""
+"""Compiled programs, of which only the last few are kept."""
 
 import functools
 from collections.abc import Callable
@@ -6,22 +6,65 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+from jaxtyping import Array, PyTree
 
 Function = TypeVar("Function", bound=Callable)
 
+_KEPT = 8
+"""Programs of one function, each for other static arguments."""
 _LITTLE = {"xla_backend_optimization_level": 1}
 
 
-def one_shot(function: Function) -> Function:
-    """`eqx.filter_jit` for what runs for seconds: on a CPU, compiled with little optimisation, in half the time.
+class _Result(eqx.Module):
+    """What a program returns: arrays, and the rest of the tree, which was known when it was compiled."""
 
-    Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
+    arrays: list[Array | None]
+    rest: Any = eqx.field(static=True)
+
+
+def jit(function: Function, briefly: bool = False) -> Function:
+    """`eqx.filter_jit` that forgets: arrays are traced, all else is static, and the eight last programs are kept.
+
+    JAX keeps every program for as long as the process lives, those for a target that is gone among them. On a CPU
+    each takes dozens of memory maps, of which Linux grants a process 65,530: a few dozen fits to different targets,
+    and the next compilation is a segmentation fault.
     """
-    quick = eqx.filter_jit(function, compiler_options=_LITTLE)  # type: ignore[call-overload]
-    full = eqx.filter_jit(function)
+
+    @functools.lru_cache(maxsize=_KEPT)
+    def program(tree: Any, static: tuple[Any, ...], options: bool) -> Callable[[list[Array | None]], _Result]:
+        def run(arrays: list[Array | None]) -> _Result:
+            args, kwargs = _join(tree, arrays, static)
+            result = _split(function(*args, **kwargs))
+            return _Result(result[0], result[1:])
+
+        run.__name__ = run.__qualname__ = function.__name__
+        return jax.jit(run, compiler_options=_LITTLE if options else None)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (quick if jax.default_backend() == "cpu" else full)(*args, **kwargs)
+        arrays, tree, static = _split((args, kwargs))
+        result = program(tree, static, briefly and jax.default_backend() == "cpu")(arrays)
+        return _join(result.rest[0], result.arrays, result.rest[1])
 
     return call  # type: ignore[return-value]
+
+
+def one_shot(function: Function) -> Function:
+    """`jit` for what runs for seconds: on a CPU, compiled with little optimisation, in half the time.
+
+    Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
+    """
+    return jit(function, briefly=True)
+
+
+def _split(tree: PyTree) -> tuple[list[Array | None], Any, tuple[Any, ...]]:
+    """The arrays of a tree, its structure, and what else it holds."""
+    leaves, structure = jax.tree.flatten(tree)
+    is_array = [eqx.is_array(leaf) for leaf in leaves]
+    arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
+    return arrays, structure, tuple(None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True))
+
+
+def _join(structure: Any, arrays: list[Array | None], static: tuple[Any, ...]) -> PyTree:
+    leaves = [rest if array is None else array for array, rest in zip(arrays, static, strict=True)]
+    return jax.tree.unflatten(structure, leaves)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import _archive
 from ._checks import as_count, as_samples, as_single_key
+from ._compile import jit
 from .families import Empirical, SemiImplicit
 from .targets import Affine, Layout, Support, Target
 
@@ -99,13 +100,13 @@ def load(path: str | os.PathLike) -> Posterior:
     return posterior
 
 
-@eqx.filter_jit
+@jit
 def _sample(posterior: Posterior, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
     x = posterior.family.sample(key, n)
     return x if posterior.coordinates is None else jax.vmap(posterior.coordinates)(x)
 
 
-@eqx.filter_jit
+@jit
 def _log_prob(posterior: Posterior, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
     if posterior.coordinates is None:
         return posterior.family.log_prob(key, x, num_mixing)

@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._checks import as_count, as_single_key
+from .._compile import jit
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target
@@ -53,7 +54,7 @@ def gradient_variance(
     return float(halves.mean()), float(halves.std(ddof=1) / np.sqrt(len(halves)))
 
 
-@eqx.filter_jit
+@jit
 def _half_squared_distances(
     keys: PRNGKeyArray, objective: AbstractObjective, target: Target, family: SemiImplicit, state: PyTree, step: Scalar
 ) -> Float[Array, " r"]:

@@ -10,6 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from .._checks import as_samples
+from .._compile import jit
 from ..families import trainable
 
 Network = Callable[[Float[Array, " k"]], Float[Array, " d"]]
@@ -55,12 +56,12 @@ def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"])
     return np.asarray(changes) / float(distance)
 
 
-@eqx.filter_jit
+@jit
 def _jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[Array, " n"]:
     return lax.map(lambda one: _norm(_jacobian(mean, one)), z)
 
 
-@eqx.filter_jit
+@jit
 def _jacobian_changes(mean_a: Network, mean_b: Network, z: Float[Array, "n k"]) -> tuple[Float[Array, " n"], Scalar]:
     change = lambda one: _norm(_minus(_jacobian(mean_a, one), _jacobian(mean_b, one)))  # noqa: E731
     return lax.map(change, z), _norm(_minus(_split(mean_a)[0], _split(mean_b)[0]))

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_samples, as_single_key
+from .._compile import jit
 from .._numerics import full_precision
 from ..families import SemiImplicit
 from ..kernels import IMQ, AbstractKernel
@@ -49,7 +49,7 @@ def witness(
     fixed = (IMQ() if kernel is None else kernel).resolve(y, y, 1)
     gap = jax.vmap(posterior.view(target).score)(y) - conditional
 
-    @eqx.filter_jit
+    @jit
     def direction(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         u = x if coordinates is None else jax.vmap(coordinates.inverse)(x)
         with full_precision():

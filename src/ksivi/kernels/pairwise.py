@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
+from .._compile import jit
 from .select import count_below, order_statistic, sortable
 
 TILE = 2**22
@@ -84,7 +84,7 @@ def lower_median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"
     return fold_rows(nearest, start, (jnp.arange(len(x)), x), m)[1]
 
 
-@eqx.filter_jit
+@jit
 def _median_value(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> Scalar:
     m = len(y)
     rank = (num_pairs(len(x), m, group) - 1) // 2

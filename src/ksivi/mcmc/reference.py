@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .. import _archive
 from .._cache import cache_folder
 from .._checks import as_single_key
+from .._compile import jit
 from ..families import Empirical
 from ..methods import require_values, run
 from ..targets import Target
@@ -141,7 +142,7 @@ def _constants(program: Any) -> list[Any]:
     return found
 
 
-@eqx.filter_jit
+@jit
 def _log_densities(target: Target, points: Float[Array, "n d"]) -> Float[Array, " k"]:
     return jax.vmap(target.log_density)(points[:_CHECKED])
 

@@ -12,6 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from .._checks import as_count, as_single_key
+from .._compile import jit
 from ..families import Empirical
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import Target
@@ -211,7 +212,7 @@ def _init(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> RunState
     return RunState(0, inner, (), (), float("nan"), method, float(value[0]))
 
 
-@eqx.filter_jit
+@jit
 def _start(x: Float[Array, "n d"], target: Target, method: AbstractMethod) -> tuple[PyTree, Array, Array]:
     """The method's state, the log density (or what stands for it), and which points have one and a score."""
     value, score = jax.vmap(target.surrogate)(x)
@@ -232,7 +233,7 @@ def _as_state(resume: Any, fresh: RunState, target: Target) -> RunState:
     return resume
 
 
-@eqx.filter_jit
+@jit
 def _run_chunk(
     inner: PyTree,
     key: PRNGKeyArray,

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
 from .._checks import as_samples
+from .._compile import jit
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, pair_mean, stein_mean
 
 _FOR_BANDWIDTH = 1_000
@@ -84,11 +84,11 @@ def _as_function(score: Callable) -> Callable:
     return score
 
 
-@eqx.filter_jit
+@jit
 def _ksd2(x: Float[Array, "n d"], score: Callable, kernel: AbstractKernel) -> Array:
     return stein_mean(kernel, x, lax.map(score, x, batch_size=1_000))
 
 
-@eqx.filter_jit
+@jit
 def _mean_kernel(kernel: AbstractKernel, x: Float[Array, "n d"], y: Float[Array, "m d"]) -> Array:
     return pair_mean(kernel.gram, x, jnp.ones((len(x), 1), x.dtype), y, jnp.ones((len(y), 1), y.dtype))

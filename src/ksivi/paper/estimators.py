@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._compile import jit
 from ..comparison import Plan
 from ..diagnostics import gradient_variance
 from ..families import SemiImplicit
@@ -69,7 +70,7 @@ def _seconds(objective: KSIVI, target: Target, family: SemiImplicit, repeats: in
     """Of one gradient, compiled; the median of several."""
     draws = objective.draw(jax.random.key(3), target, family)
 
-    @eqx.filter_jit
+    @jit
     def gradient(family: SemiImplicit, draws: Any, target: Target) -> Any:
         return eqx.filter_grad(lambda f: objective.loss(f, None, draws, target, jnp.zeros((), jnp.int32))[0])(family)
 

@@ -11,6 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_choice, as_count, as_samples, as_single_key
+from .._compile import jit
 from ..metrics import nll, rmse
 from ..targets import Target
 from .base import AbstractProblem
@@ -173,7 +174,7 @@ def bnn(
     return BNN(name, target, Predictor(units), Hyper(log_gamma, log_lambda), *columns)
 
 
-@eqx.filter_jit
+@jit
 def _predictions(predict: Predictor, draws: Float[Array, "s d"], inputs: Inputs) -> Float[Array, "s n"]:
     return lax.map(lambda weights: predict(weights, inputs), draws, batch_size=10)
 

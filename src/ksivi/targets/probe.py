@@ -1,9 +1,9 @@
 """Eager checks of a log density at one point."""
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._compile import jit
 from .density import AbstractDensity, FunctionDensity, ScoreDensity
 
 
@@ -24,7 +24,7 @@ def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
         _compare_scores(density, x)
 
 
-@eqx.filter_jit
+@jit
 def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
     # Compiled, so that a second target of the same function and shapes runs none of the user's Python.
     value = None if isinstance(density, ScoreDensity) else density.value(x)
@@ -42,7 +42,7 @@ def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
     return value, score
 
 
-@eqx.filter_jit
+@jit
 def _both_scores(density: FunctionDensity, x: Float[Array, " d"]):
     return density.score(x), FunctionDensity(density.log_density, None).score(x)
 

@@ -12,7 +12,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
-from .._compile import one_shot
+from .._compile import jit, one_shot
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target
@@ -143,4 +143,4 @@ def run_chunks(
     return eqx.filter_vmap(run)(state, key, limit, own)
 
 
-run_one, run_many, run_many_briefly = eqx.filter_jit(run_chunk), eqx.filter_jit(run_chunks), one_shot(run_chunks)
+run_one, run_many, run_many_briefly = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)

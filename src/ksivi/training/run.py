@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from .._closures import Structural
-from .._compile import one_shot
+from .._compile import jit, one_shot
 from ..posterior import Cost, Fit, Posterior, Status
 from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_many_briefly, run_one
 from .start import as_state, count_bad, require_finite_start, share, split_key, start
@@ -196,7 +196,7 @@ def _of_every_run(function: Callable, key: PRNGKeyArray, params: PyTree, problem
     return eqx.filter_vmap(run)(key, params, own)
 
 
-@eqx.filter_jit
+@jit
 def _finite(params: PyTree, batched: bool) -> Array:
     axes = lambda a: tuple(range(1 if batched else 0, a.ndim))  # noqa: E731
     return jnp.stack([jnp.all(jnp.isfinite(a), axis=axes(a)) for a in jax.tree.leaves(params)]).all(axis=0)

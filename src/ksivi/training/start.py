@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from .._compile import jit
 from ..families import SemiImplicit
 from .loop import Problem, TrainState, split_family
 
@@ -92,7 +93,7 @@ def require_finite_start(num_bad: Int[Array, " r"]) -> None:
         )
 
 
-@eqx.filter_jit
+@jit
 def count_bad(key: PRNGKeyArray, problem: Problem, params: PyTree) -> Int[Array, ""]:
     """How many of some draws of the untrained family the target is NaN or infinite at."""
     sample_key, rows_key = jax.random.split(key)

@@ -1,0 +1,66 @@
+"""Compiled programs: what is traced, what is kept, what is forgotten."""
+
+import gc
+import weakref
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from ksivi._compile import _KEPT, jit, one_shot
+
+
+class _Scaled(eqx.Module):
+    function: object = eqx.field(static=True)
+    scale: jax.Array
+    name: str
+
+    def __call__(self, x):
+        return self.scale * self.function(x)
+
+
+@pytest.mark.parametrize("compile", [jit, one_shot])
+def test_arrays_are_traced_and_all_else_is_static(compile):
+    traced = []
+
+    @compile
+    def apply(module, x, *, power, nothing=None):
+        traced.append(power)
+        return _Scaled(module.function, module(x) ** power, module.name), nothing
+
+    for scale in (1.0, 2.0):
+        result, nothing = apply(_Scaled(jnp.sin, jnp.asarray(scale), "a"), jnp.ones(3), power=2)
+        assert jnp.allclose(result.scale, (scale * jnp.sin(1.0)) ** 2)
+        assert (result.function, result.name, nothing) == (jnp.sin, "a", None)
+    assert traced == [2]
+    apply(_Scaled(jnp.sin, jnp.ones(()), "a"), jnp.ones(3), power=3)
+    apply(_Scaled(jnp.sin, jnp.ones(()), "a"), jnp.ones(4), power=3)
+    assert traced == [2, 3, 3]
+
+
+def test_both_precisions_have_their_own_program(x64):
+    double = jit(lambda x: x + jnp.zeros(()))
+    assert double(jnp.ones(2)).dtype == jnp.float64
+    with jax.enable_x64(False):
+        assert double(jnp.ones(2)).dtype == jnp.float32
+
+
+def test_old_programs_are_forgotten():
+    """What they closed over is freed with them; without that, dozens of fits end in a segmentation fault."""
+    apply = jit(lambda function, x: function(x))
+
+    def add(i):
+        function = lambda x: x + i  # noqa: E731
+        assert apply(function, jnp.zeros(())) == i
+        return weakref.ref(function)
+
+    functions = [add(i) for i in range(2 * _KEPT)]
+    gc.collect()
+    alive = [function() is not None for function in functions]
+    assert alive == [False] * _KEPT + [True] * _KEPT
+
+
+def test_programs_nest_under_transformations():
+    square = jit(lambda x, power: x**power)
+    assert jnp.allclose(jax.vmap(jax.grad(lambda x: square(x, 3)))(jnp.arange(3.0)), 3 * jnp.arange(3.0) ** 2)
