@@ -37,7 +37,7 @@ ALLOWED = {
     "problems": {"targets", "metrics", "mcmc", "families"},
     "comparison": METHODS_AND_PROBLEMS,
     "auto": {"posterior", "targets", "families", "objectives", "training", "diagnostics"},
-    "report": {"targets"},
+    "report": {"targets", "posterior", "diagnostics"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
     "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report"},
     "cli": {"demo", "comparison", "problems", "report", "training", "paper"},

@@ -1,6 +1,6 @@
 """ksivi: kernel semi-implicit variational inference, from a log density to posterior draws."""
 
-from . import diagnostics, families, kernels, metrics, problems
+from . import diagnostics, families, kernels, metrics, problems, report
 from .auto import Recipe, fit
 from .families import SemiImplicit
 from .mcmc import MALA, NUTS, SGLD, reference_draws
@@ -45,6 +45,7 @@ __all__ = [
     "metrics",
     "problems",
     "reference_draws",
+    "report",
     "run",
     "train",
 ]

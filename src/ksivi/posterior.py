@@ -4,6 +4,8 @@ import dataclasses
 import itertools
 import math
 import os
+import shutil
+import textwrap
 from typing import Any, Literal
 
 import equinox as eqx
@@ -147,7 +149,7 @@ class Fit:
     - `history`: arrays over the steps, `"step"` and `"loss"` at least.
     - `cost`: `seconds`, `steps`, `score_evals`.
     - `state`: pass it as `resume=` to go on.
-    - `refined`: None, or reweighted or MCMC-polished draws.
+    - `refined`: None, or reweighted or MCMC-polished draws, which name what corrected them.
     """
 
     posterior: Posterior
@@ -164,8 +166,17 @@ class Fit:
         rows += [(name, _in_words(value)) for name, value in self.diagnostics.items()]
         cost = self.cost
         rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {cost.score_evals:,} score evaluations")]
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+        return _table(rows, shutil.get_terminal_size().columns)
+
+
+def _table(rows: list[tuple[str, str]], columns: int) -> str:
+    """Names to the left, values beside them, broken so that every line fits."""
+    width = 2 + max(len(name) for name, _ in rows)
+    lines = []
+    for name, value in rows:
+        parts = textwrap.wrap(value, max(20, columns - width), break_on_hyphens=False) or [""]
+        lines += [f"{label:<{width}}{part}" for label, part in zip([name] + [""] * len(parts), parts, strict=False)]
+    return "\n".join(lines)
 
 
 def _in_words(value: Any) -> str:

@@ -2,5 +2,6 @@
 
 from .fit import fit
 from .recipe import Recipe
+from .refine import Refined
 
-__all__ = ["Recipe", "fit"]
+__all__ = ["Recipe", "Refined", "fit"]

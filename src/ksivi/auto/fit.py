@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +11,15 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_positive, as_single_key
 from ..families import SemiImplicit
-from ..objectives import AbstractObjective, MaximumLikelihood
-from ..posterior import Fit, Status
+from ..posterior import Fit, Posterior, Status
 from ..targets import Target
-from ..training import Callback, ProgressBar, Run, wanted
+from ..training import ProgressBar, wanted
 from .gaussians import Gaussians, batch_and_match
-from .recipe import Recipe, optimizer
+from .recipe import Recipe
+from .refine import Refinement, refined, require_refinement
+from .runs import new_families, train_runs
 from .search import Found, search
 from .start import Start, choose_start
-from .stopping import cooling_rates, has_settled
 from .trust import Findings, examine
 
 _LOCAL_SD, _PLAIN_SDS = 0.1, (0.1, 1.0)
@@ -30,6 +29,8 @@ def fit(
     key: PRNGKeyArray,
     target: Target,
     *,
+    init: Fit | Posterior | None = None,
+    refine: Refinement | None = None,
     num_steps: int | None = None,
     budget_s: float | None = None,
     progress: bool | None = None,
@@ -45,13 +46,18 @@ def fit(
     **Arguments:**
 
     - `target`: its log density must be known.
+    - `init`: an earlier fit to start from, of this target or one like it, such as the model with less data. Both runs
+        start there, so that their agreement says less; the other checks are made as ever.
+    - `refine`: `"hmc"` or `"importance"`, to have corrected draws in `fit.refined` besides those of the trained
+        sampler: the ends of chains that began at its draws, or its draws resampled by their importance weights.
     - `num_steps`: at most so many steps of training.
-    - `budget_s`: seconds after which training cools down and ends. Where it bites, the result depends on the speed of
-        the machine, and the status says so.
+    - `budget_s`: about how many seconds all of it may take. Where it bites, the result depends on the speed of the
+        machine, and the status says so. The start, a first chunk of steps and the checks are never left out.
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
     - `recipe`: other settings than the default ones.
 
-    **Returns:** a `Fit`. `fit.trusted` is True when nothing speaks against the draws; the status has the reason.
+    **Returns:** a `Fit`. `fit.trusted` is True when nothing speaks against the draws; the status has the reason. Ctrl-C
+    ends the training and returns what there is, unexamined and not trusted.
 
     ```python
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
@@ -60,27 +66,75 @@ def fit(
     ```
     """
     key, recipe = as_single_key(key), recipe or Recipe()
+    _require_density(target)
+    earlier = None if init is None else _as_init(init, target)
+    if refine is not None:
+        require_refinement(refine)
+    if num_steps is not None:
+        recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
+    budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
+    bar = ProgressBar("fit") if wanted(progress) else None
+    try:
+        return _fit(key, target, earlier, refine, recipe, budget, bar)
+    finally:
+        if bar is not None:
+            bar.close()
+
+
+def _fit(
+    key: PRNGKeyArray,
+    target: Target,
+    init: Posterior | None,
+    refine: Refinement | None,
+    recipe: Recipe,
+    budget: float,
+    bar: ProgressBar | None,
+) -> Fit:
+    began = time.perf_counter()
+    start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
+    _say(bar, "fit: search")
+    start, gaussians = _find_start(start_key, target, recipe)
+    # The checks take about as long as the search did.
+    deadline = began + budget - (time.perf_counter() - began)
+    _say(bar, "fit: training")
+    if init is None:
+        view, families = start.target, new_families(family_key, start, recipe)
+    else:
+        view, families = init.view(target), [init.family] * recipe.num_runs  # type: ignore[list-item]
+    run, settled = train_runs(train_key, view, families, recipe, deadline, bar)
+    fits = sorted(run.fits(), key=_final_loss)
+    if fits[0].status.kind == "interrupted":
+        return fits[0]
+    _say(bar, "fit: checks")
+    try:
+        findings = examine(examine_key, target, [one.posterior for one in fits], gaussians)
+    except KeyboardInterrupt:
+        return dataclasses.replace(fits[0], status=Status("interrupted", "stopped by the user before the checks"))
+    result = _conclude(fits[0], findings, settled, time.perf_counter() - began, budget)
+    if refine is None:
+        return result
+    return dataclasses.replace(result, refined=refined(refine_key, target, refine, findings))
+
+
+def _say(bar: ProgressBar | None, stage: str) -> None:
+    if bar is not None:
+        bar.stage(stage)
+
+
+def _require_density(target: Target) -> None:
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
     if not target.has_log_density:
         raise ValueError("fit needs log-density values, and this target knows its score only: use ksivi.train")
-    if num_steps is not None:
-        recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
-    budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
-    began = time.perf_counter()
-    start_key, train_key, examine_key = jax.random.split(key, 3)
-    start, gaussians = _find_start(start_key, target, recipe)
-    bars = [ProgressBar("fit")] if wanted(progress) else []
-    try:
-        run, settled = _train(train_key, start, recipe, began + budget, bars)
-    finally:
-        for bar in bars:
-            bar.close()
-    fits = sorted(run.fits(), key=_final_loss)
-    if fits[0].status.kind == "interrupted":
-        return fits[0]
-    findings = examine(examine_key, target, [one.posterior for one in fits], gaussians)
-    return _conclude(fits[0], findings, settled, time.perf_counter() - began, budget)
+
+
+def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
+    posterior = init.posterior if isinstance(init, Fit) else init
+    if not isinstance(posterior, Posterior) or not isinstance(posterior.family, SemiImplicit):
+        raise ValueError(f"init must be an earlier fit with a trained sampler, got {type(init).__name__}")
+    if posterior.dim != target.dim:
+        raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")
+    return posterior
 
 
 def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Start, Gaussians]:
@@ -121,51 +175,3 @@ def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
     plain = jnp.zeros((len(_PLAIN_SDS), dim), ends.dtype)
     points = jnp.concatenate([ends, found.early[: num // 2], plain])
     return points, jnp.asarray([_LOCAL_SD] * (num + num // 2) + list(_PLAIN_SDS), ends.dtype)
-
-
-def _train(
-    key: PRNGKeyArray, start: Start, recipe: Recipe, deadline: float, callbacks: Sequence[Callback]
-) -> tuple[Run, bool]:
-    """Chunks at the full rate until the loss has settled or time is up, then cooling; and whether it settled."""
-    family_key, pretrain_key, run_key = jax.random.split(key, 3)
-    families = [recipe.family(one, start.target.dim) for one in jax.random.split(family_key, recipe.num_runs)]
-    if start.draws is not None:
-        families = _pretrain(pretrain_key, start.target, start.draws, families, recipe)
-    run = _new_run(run_key, start.target, families, recipe.objective(), recipe.learning_rate)
-    chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
-    settled, most = False, recipe.max_steps * 2 // 3
-    while not settled and _can_go_on(run) and run.step + chunk <= most and time.perf_counter() < deadline:
-        _advance(run, chunk, recipe.learning_rate, callbacks)
-        settled = has_settled(np.concatenate(run.records["loss"], axis=1))
-    for rate in cooling_rates(recipe.learning_rate, max(1, run.step // chunk // 2)):
-        _advance(run, chunk, rate, callbacks)
-    return run, settled
-
-
-def _pretrain(
-    key: PRNGKeyArray, target: Target, draws: Float[Array, "n d"], families: list[SemiImplicit], recipe: Recipe
-) -> list[SemiImplicit]:
-    """Families fitted to rough draws, which have all the modes that were found."""
-    objective = MaximumLikelihood(draws, recipe.pretraining_samples, recipe.pretraining_mixing)
-    run = _new_run(key, target, families, objective, recipe.learning_rate)
-    for rate in cooling_rates(recipe.learning_rate, recipe.num_pretraining // recipe.chunk):
-        _advance(run, recipe.chunk, rate, [])
-    return [one.posterior.family for one in run.fits()]  # type: ignore[misc]
-
-
-def _new_run(
-    key: PRNGKeyArray, target: Target, families: list[SemiImplicit], objective: AbstractObjective, rate: float
-) -> Run:
-    keys = jax.random.split(key, len(families))
-    return Run(keys, target, families, objective, optimizer, jnp.asarray(rate), None, None, briefly=True)
-
-
-def _advance(run: Run, num_steps: int, rate: float, callbacks: Sequence[Callback]) -> None:
-    """More steps at this rate, unless the user or trouble has ended the run."""
-    if _can_go_on(run):
-        run.go_on(rate)
-        run.until(run.step + num_steps, num_steps, callbacks)
-
-
-def _can_go_on(run: Run) -> bool:
-    return None in run.troubles and (run.ending is None or run.ending.kind == "step limit")

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compile import one_shot
+from ..diagnostics import log_mean_weight, truncated_weights
 from ..targets import Target
 from .gaussians import Gaussians, log_gaussian
 
@@ -45,7 +46,7 @@ def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Sta
     best = int(np.argmax(usable.elbos))
     weigh_key, choose_key = jax.random.split(key)
     x, log_weights = (np.asarray(part, np.float64) for part in _weigh(weigh_key, target, usable))
-    weights, log_evidence = _truncated(log_weights)
+    weights, log_evidence = truncated_weights(log_weights), log_mean_weight(log_weights)
     elbo = float(usable.elbos[best])
     effective = 1 / np.sum(weights**2)
     if log_evidence - elbo < _WORTH_MORE or effective < _FEWEST_A_DIMENSION * target.dim:
@@ -74,16 +75,6 @@ def _weigh(key: PRNGKeyArray, target: Target, gaussians: Gaussians):
     log_q = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(gaussians.means, gaussians.roots)
     log_q = jax.nn.logsumexp(log_q, axis=0) - jnp.log(len(gaussians.means))
     return x, jax.vmap(target.log_density)(x) - log_q
-
-
-def _truncated(log_weights: Float[np.ndarray, " n"]) -> tuple[Float[np.ndarray, " n"], float]:
-    """Weights cut at √n times their mean, so that none carries all, and the log of the mean weight before."""
-    log_weights = np.where(np.isfinite(log_weights), log_weights, -np.inf)
-    top = log_weights.max()
-    weights = np.exp(log_weights - top)
-    log_evidence = float(top + np.log(weights.mean()))
-    weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
-    return weights / weights.sum(), log_evidence
 
 
 def _moments(x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"]):

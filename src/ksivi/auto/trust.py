@@ -39,10 +39,12 @@ _LEAST_MASS = 0.02
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What diagnostics say of a fit: numbers for its table, and doubts in words."""
+    """What diagnostics say of a fit: numbers for its table, doubts in words, and the draws they were found with."""
 
     diagnostics: dict[str, Any]
     doubts: list[str]
+    weighed: Importance | None = None
+    moved: Movement | None = None
 
 
 def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], gaussians: Gaussians) -> Findings:
@@ -75,7 +77,7 @@ def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], 
     if others:
         shifts, widths = mean_shift(moved.before, others[0]), width_change(moved.before, others[0])
         diagnostics["runs differ"] = f"{_mean_and_worst(shifts)} sd, widths {_mean_and_worst(widths)}"
-    return Findings(diagnostics, [doubt for doubt in doubts if doubt])
+    return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
 
 
 def _chains_move(moved: Movement) -> str | None:

@@ -115,6 +115,26 @@ def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> I
     )
 
 
+def truncated_weights(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Weights that sum to 1, cut at √n times their mean, so that none carries all; weights that are NaN count as 0.
+
+    Reference: Ionides, Truncated importance sampling, 2008.
+    """
+    finite = _or_nothing(log_weights)
+    weights = np.exp(finite - finite.max())
+    weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
+    return weights / weights.sum()
+
+
+def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
+    """log 1/n Σ w, the estimate of the log evidence."""
+    return float(np.logaddexp.reduce(_or_nothing(log_weights)) - np.log(len(log_weights)))
+
+
+def _or_nothing(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    return np.where(np.isfinite(log_weights), log_weights, -np.inf)
+
+
 def _mean_and_error(blocks: Float[np.ndarray, "b m"]) -> tuple[float, float]:
     means = blocks.mean(axis=1)
     return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))

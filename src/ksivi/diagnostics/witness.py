@@ -1,7 +1,6 @@
 """The witness of KSD: where a fit is wrong, and in which direction."""
 
-from collections.abc import Callable
-
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -12,9 +11,40 @@ from .._numerics import full_precision
 from ..families import SemiImplicit
 from ..kernels import IMQ, AbstractKernel
 from ..posterior import Posterior
-from ..targets import Target
+from ..targets import Affine, Target
 
-Witness = Callable[[Float[Array, "n d"]], Float[Array, "n d"]]
+
+class Witness(eqx.Module):
+    """f*, a function of points, one a row, in the target's own coordinates, to directions there.
+
+    **Attributes:**
+
+    - `kernel`: with its bandwidth fixed.
+    - `draws`, `gaps`: y and s_p(y) − s_{q(·|z)}(y), in the coordinates of the training.
+    - `coordinates`: which these are; None for the target's own.
+    """
+
+    kernel: AbstractKernel
+    draws: Float[Array, "m d"]
+    gaps: Float[Array, "m d"]
+    coordinates: Affine | None
+
+    def __call__(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        gram = _gram(self, as_samples(jnp.asarray(x), "x", self.draws.shape[1]))
+        return self._back(_matmul(gram, self.gaps) / len(self.draws))
+
+    def shift(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        r"""How far draws near x should move, to first order: C Σⱼ k(x, yⱼ) gⱼ / Σⱼ k(x, yⱼ), C the draws' covariance.
+
+        That is the witness in the units of x. For Gaussians of one covariance it is the difference of their means.
+        """
+        gram = _gram(self, as_samples(jnp.asarray(x), "x", self.draws.shape[1]))
+        centred = self.draws - jnp.mean(self.draws, axis=0, keepdims=True)
+        moves = _matmul(self.gaps, _matmul(centred.T, centred) / len(centred))
+        return self._back(_matmul(gram, moves) / jnp.sum(gram, axis=1, keepdims=True))
+
+    def _back(self, directions: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        return directions if self.coordinates is None else jax.vmap(self.coordinates.linear)(directions)
 
 
 def witness(
@@ -35,7 +65,7 @@ def witness(
     - `num_samples`: draws that the expectation is taken over.
     - `kernel`: IMQ with the median bandwidth of those draws unless given, in the coordinates of the training.
 
-    **Returns:** a function of points, one a row, in the target's own coordinates, to directions there.
+    **Returns:** a `Witness`, which is called with points.
 
     ```python
     f = ksivi.diagnostics.witness(jax.random.key(3), target, fit.posterior, num_samples=200)
@@ -44,16 +74,19 @@ def witness(
     """
     if not isinstance(posterior.family, SemiImplicit):
         raise ValueError("posterior must be a trained sampler; stored draws have no conditional score")
-    family, coordinates, dim = posterior.family, posterior.coordinates, target.dim
+    family = posterior.family
     y, conditional = family.transport(family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2)))
     fixed = (IMQ() if kernel is None else kernel).resolve(y, y, 1)
-    gap = jax.vmap(posterior.view(target).score)(y) - conditional
+    gaps = jax.vmap(posterior.view(target).score)(y) - conditional
+    return Witness(fixed, y, gaps, posterior.coordinates)
 
-    @jit
-    def direction(x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        u = x if coordinates is None else jax.vmap(coordinates.inverse)(x)
-        with full_precision():
-            f = fixed.gram(u, y) @ gap / len(y)
-        return f if coordinates is None else jax.vmap(coordinates.linear)(f)
 
-    return lambda x: direction(as_samples(jnp.asarray(x), "x", dim))
+@jit
+def _gram(witness: Witness, x: Float[Array, "n d"]) -> Float[Array, "n m"]:
+    u = x if witness.coordinates is None else jax.vmap(witness.coordinates.inverse)(x)
+    return witness.kernel.gram(u, witness.draws)
+
+
+def _matmul(a: Float[Array, "n m"], b: Float[Array, "m d"]) -> Float[Array, "n d"]:
+    with full_precision():
+        return a @ b

@@ -27,12 +27,21 @@ class ProgressBar:
         )
         self._task: Any = None
 
+    def stage(self, description: str) -> None:
+        """Names what is being done; there need not be steps in it."""
+        self._description = description
+        self._start(None)
+        self._bar.update(self._task, description=description)
+
     def __call__(self, chunk: "Chunk") -> None:
+        self._start(chunk.num_steps)
+        loss, speed = f"{chunk.loss:.4g}", f"{chunk.steps_per_second:,.0f}"
+        self._bar.update(self._task, completed=chunk.step, total=chunk.num_steps, loss=loss, speed=speed)
+
+    def _start(self, total: int | None) -> None:
         if self._task is None:
             self._bar.start()
-            self._task = self._bar.add_task(self._description, total=chunk.num_steps, loss="", speed="")
-        speed = f"{chunk.steps_per_second:,.0f}"
-        self._bar.update(self._task, completed=chunk.step, loss=f"{chunk.loss:.4g}", speed=speed)
+            self._task = self._bar.add_task(self._description, total=total, loss="", speed="")
 
     def close(self) -> None:
         self._bar.stop()

@@ -1,0 +1,55 @@
+"""Draws that are corrected after training; they are named as such, and kept apart from the sampler's."""
+
+import dataclasses
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..diagnostics import truncated_weights
+from ..families import Empirical
+from ..posterior import Posterior
+from ..targets import Target
+from .trust import Findings
+
+Refinement = Literal["hmc", "importance"]
+
+_IN_WORDS = {"hmc": "Hamiltonian Monte Carlo from the sampler's draws", "importance": "importance resampling"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Refined:
+    """Corrected draws, stored.
+
+    **Attributes:**
+
+    - `by`: what corrected them.
+    - `posterior`: the draws, as a `Posterior` of stored draws.
+    - `effective`: how many independent draws they are worth: fewer than there are where they were weighted.
+    """
+
+    by: str
+    posterior: Posterior
+    effective: float
+
+
+def require_refinement(refine: str) -> None:
+    if refine not in get_args(Refinement):
+        raise ValueError(f'refine must be "hmc" or "importance", got {refine!r}')
+
+
+def refined(key: PRNGKeyArray, target: Target, refine: Refinement, findings: Findings) -> Refined | None:
+    """From what the checks drew already; None where they could not be made."""
+    weighed, moved = findings.weighed, findings.moved
+    if weighed is None or moved is None:
+        return None
+    if refine == "hmc":
+        draws, effective = moved.after, float(len(moved.after))
+    else:
+        weights = truncated_weights(weighed.log_weights)
+        chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
+        draws, effective = weighed.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
+    stored = Empirical(jnp.asarray(draws, jnp.result_type(float)))
+    return Refined(_IN_WORDS[refine], Posterior.of(stored, target.unwhitened()), effective)
