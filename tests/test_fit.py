@@ -17,7 +17,9 @@ from ksivi.auto.trust import Findings, _is_improper
 from ksivi.diagnostics import discrepancy, khat_threshold, movement, pareto_khat, witness
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
-_conclude = importlib.import_module("ksivi.auto.fit")._conclude  # the name ksivi.auto.fit is the function
+_module = importlib.import_module("ksivi.auto.fit")  # the name ksivi.auto.fit is the function
+_conclude = _module._conclude
+KEY = jax.random.key(0)
 COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.03], [0.0, 0.03, 0.01]])
 MEAN = np.array([3.0, -2.0, 0.5])
 
@@ -154,6 +156,30 @@ def test_the_witness_points_to_the_mass():
     )
 
 
+def test_the_shift_is_the_difference_of_the_means():
+    """To first order, and here exactly: both Gaussians have one covariance."""
+    wrong = posterior_of(MEAN + np.array([1.0, 0.5, 0.0]))
+    shift = witness(jax.random.key(0), gaussian(), wrong, num_samples=4_000).shift(MEAN[None].astype(np.float32))
+    # C is estimated from 4,000 draws.
+    np.testing.assert_allclose(shift[0], [-1.0, -0.5, 0.0], atol=0.12)
+
+
+def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
+    ksivi.report.witness_arrows(tmp_path / "f.png", jax.random.key(0), gaussian(), posterior_of(), coordinates=(2, 0))
+    assert (tmp_path / "f.png").stat().st_size > 10_000
+    for pair in ((0, 3), (1, 1), (0,)):
+        with pytest.raises(ValueError, match="coordinates must be two different ones of 0 to 2"):
+            ksivi.report.witness_arrows(tmp_path / "g.png", KEY, gaussian(), posterior_of(), coordinates=pair)
+
+
+def test_a_table_fits_the_terminal(monkeypatch):
+    fit = _conclude(_trained(), Findings({"a long one": "word " * 60}, ["doubt " * 40]), True, 1.0, 2.0)
+    for columns in (60, 80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert max(len(line) for line in str(fit).splitlines()) <= columns
+        assert str(fit).split().count("word") == 60
+
+
 def test_a_fit_of_two_modes_is_accurate_and_trusted():
     fit = ksivi.fit(jax.random.key(0), two_modes(), progress=False)
     assert fit.trusted, fit.status
@@ -161,6 +187,44 @@ def test_a_fit_of_two_modes_is_accurate_and_trusted():
     assert abs((draws[:, 0] < 0).mean() - 0.7) < 0.03
     assert abs(draws[draws[:, 0] < 0].std(axis=0).mean() - 1) < 0.05
     assert "log evidence" in str(fit)
+
+
+def _trained():
+    start = SemiImplicit.location_scale(3)
+    return ksivi.train(KEY, gaussian(), start, ksivi.SIVI(10, 5), num_steps=5, progress=False)
+
+
+def test_an_earlier_fit_is_a_start_and_draws_can_be_refined():
+    """From draws of half the width: both corrections widen them, and are named."""
+    narrow = posterior_of(covariance=0.5 * COVARIANCE)
+    width = lambda draws: np.log(np.asarray(draws).std(axis=0) / np.sqrt(np.diag(COVARIANCE)))  # noqa: E731
+    few = ksivi.Recipe(learning_rate=1e-6, chunk=20)
+    for refine, tolerance in (("hmc", 0.1), ("importance", 0.15)):
+        fit = ksivi.fit(KEY, gaussian(), init=narrow, refine=refine, num_steps=60, recipe=few, progress=False)
+        assert fit.cost.steps == 60
+        assert not fit.trusted
+        assert np.allclose(width(fit.posterior.sample(KEY, 4_000)), np.log(0.5) / 2, atol=0.1)
+        assert np.allclose(width(fit.refined.posterior.sample(KEY, 1_000)), 0, atol=tolerance)
+        assert {"hmc": "Hamiltonian", "importance": "importance"}[refine] in fit.refined.by
+
+
+def test_ctrl_c_returns_what_there_is(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    few = ksivi.Recipe(chunk=20)
+    monkeypatch.setattr(_module, "examine", stop)
+    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), num_steps=60, recipe=few, progress=False)
+    assert str(fit.status).startswith("interrupted: stopped by the user before the checks")
+    assert not fit.trusted
+    assert fit.posterior.sample(KEY, 10).shape == (10, 3)
+
+
+def test_a_budget_that_is_spent_ends_the_training_and_says_so():
+    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), budget_s=0.1, recipe=ksivi.Recipe(chunk=50), progress=False)
+    assert fit.cost.steps == 100  # one chunk at the full rate, one of cooling
+    assert fit.trusted, fit.status
+    assert "as far as 0.1 s went on this machine" in str(fit.status)
 
 
 def test_an_improper_posterior_is_not_trusted():
@@ -171,9 +235,7 @@ def test_an_improper_posterior_is_not_trusted():
     assert "improper" in doubt
     assert "coordinate 1" in doubt
     assert _is_improper(cauchy, draws) is None
-    trained = ksivi.train(
-        jax.random.key(0), flat, SemiImplicit.location_scale(2), ksivi.SIVI(10, 5), num_steps=5, progress=False
-    )
+    trained = _trained()
     fit = _conclude(trained, Findings({}, [doubt]), True, 1.0, 2.0)
     assert not fit.trusted
     assert str(fit.status).startswith("not trusted: the posterior may be improper")
@@ -187,6 +249,12 @@ def test_bad_arguments_are_named():
         ksivi.fit(jax.random.key(0), ksivi.Target.from_score(lambda x: -x, dim=2))
     with pytest.raises(ValueError, match="num_steps"):
         ksivi.fit(jax.random.key(0), gaussian(), num_steps=0)
+    with pytest.raises(ValueError, match='refine must be "hmc" or "importance", got \'mcmc\''):
+        ksivi.fit(KEY, gaussian(), refine="mcmc")
+    with pytest.raises(ValueError, match="init must have the target's dim 3, got dim 2"):
+        ksivi.fit(KEY, gaussian(), init=ksivi.Posterior.of(SemiImplicit.location_scale(2), two_modes()))
+    with pytest.raises(ValueError, match="init must be an earlier fit"):
+        ksivi.fit(KEY, gaussian(), init=3)
     objective = ksivi.MaximumLikelihood(jnp.zeros((5, 2)))
     with pytest.raises(ValueError, match="points must have the family's dim"):
         ksivi.train(jax.random.key(0), gaussian(), family_of(MEAN, COVARIANCE), objective, num_steps=5)

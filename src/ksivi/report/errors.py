@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .._checks import as_count, as_single_key
-from ..diagnostics import witness
+from ..diagnostics.witness import witness
 from ..posterior import Posterior
 from ..targets import Target
 from .figures import dress, frame, new_figure
