@@ -22,6 +22,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name != "test_waveform.py")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """A thousand tests compile more than Linux has memory maps for; JAX forgets nothing by itself."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_text().splitlines()) > 20_000:
+        jax.clear_caches()
+
+
 @pytest.fixture
 def x64():
     """Runs a test in float64."""

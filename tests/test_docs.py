@@ -44,6 +44,7 @@ def test_public_names_have_docstrings():
             assert getattr(module, name).__doc__, f"{module.__name__}.{name}"
 
 
+@pytest.mark.slow
 def test_readme_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = BLOCK.findall((ROOT / "README.md").read_text())

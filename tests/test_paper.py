@@ -200,6 +200,7 @@ def test_particles_and_chains_are_cells_too(tmp_path):
     assert sgld.measure(sgld.train())["rows"][0]["mmd"] > 0
 
 
+@pytest.mark.slow
 def test_networks_choose_on_development_rows(tmp_path):
     plan = Plan("ksivi", 10, 20, mixing_dim=3, hidden=(10, 10), log_var=-8.0, decay_every=10, clip=1.0, ema=0.9)
     setup = Setup("friedman", "random", "paper", hyper_steps=5)
@@ -222,6 +223,7 @@ def test_networks_choose_on_development_rows(tmp_path):
     assert np.isfinite(sgld.measure(runs)["rows"][0]["nll"])
 
 
+@pytest.mark.slow
 def test_the_variance_of_both_estimators_falls_as_one_over_n():
     """Theorem 4.7, at a fixed bandwidth: the slope on log axes within 4 standard errors of −1."""
     plan, place = (
