@@ -32,10 +32,10 @@ class Recipe:
     num_mixing: int = 256
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-3
-    num_pretraining: int = 1_000
+    num_pretraining: int = 3_000
     pretraining_samples: int = 128
     pretraining_mixing: int = 256
-    max_steps: int = 10_000
+    max_steps: int = 8_000
     chunk: int = 500
 
     def mixing_dim(self, dim: int) -> int:

@@ -9,7 +9,7 @@ _TOLERANCE = 0.02
 """Nats that the loss may still fall over one window."""
 _CERTAINTY = 2.0
 """Standard errors by which a fall must be ruled out."""
-_FEWEST = 1_000
+_FEWEST = 2_000
 
 
 def has_settled(losses: Float[np.ndarray, "r t"]) -> bool:
@@ -20,7 +20,7 @@ def has_settled(losses: Float[np.ndarray, "r t"]) -> bool:
         fall + 2 standard errors < tolerance,   fall = mean of the earlier third − mean of the last,
 
     so that noise alone never stops a run: it makes the windows longer until the question can be answered. A loss
-    that is flat from the start, as for a Gaussian target, is settled after a thousand steps.
+    that is flat from the start, as for a Gaussian target, is settled after two thousand steps.
     """
     num_steps = losses.shape[1]
     window = num_steps // 3

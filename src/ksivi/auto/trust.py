@@ -11,26 +11,26 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._compile import one_shot
 from ..diagnostics import (
+    Difference,
     Importance,
     Movement,
+    difference,
     discrepancy,
     importance,
     khat_threshold,
-    mean_shift,
     movement,
     pareto_khat,
-    width_change,
 )
 from ..posterior import Posterior
 from ..targets import Target
 from .gaussians import Gaussians
 
 _NUM_MIXING = 2_000
-_NUM_DRAWS = 2_000
-_ON_AVERAGE, _AT_WORST = 0.1, 0.3
-"""What means, in standard deviations, and log widths may differ by."""
+_NUM_WEIGHED, _NUM_DRAWS = 2_000, 10_000
 _FORGOTTEN = 0.5
 """The memory below which chains have seen enough of the target to vouch for the draws."""
+_OUTSIDE = 0.05
+"""Share of another run's draws beyond the 1% and 99% quantiles of the best one's, in any coordinate."""
 _MARGIN = 0.05
 """Of the exponent of a tail, for rounding."""
 _LEAST_MASS = 0.02
@@ -52,18 +52,23 @@ def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], 
     weigh_key, move_key, ksd_key, draw_key = jax.random.split(key, 4)
     best = posteriors[0]
     try:
-        weighed = importance(weigh_key, target, best, num_samples=_NUM_DRAWS, num_mixing=_NUM_MIXING)
+        draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
+        weighed = importance(weigh_key, target, best, num_samples=_NUM_WEIGHED, num_mixing=_NUM_MIXING)
         moved = movement(move_key, target, best)
+        apart = _differ(draws, [other.sample(draw_key, _NUM_DRAWS) for other in posteriors[1:]])
+        # Chains bring a run that went astray back to where the best is, unless the best lacks something.
+        astray = [other for other, one in zip(posteriors[1:], apart, strict=True) if not one.is_small()]
+        back = [movement(move_key, target, other).after for other in astray]
     except (ValueError, np.linalg.LinAlgError) as error:
         return Findings({}, [f"the draws cannot be examined: {error}"])
-    others = [np.asarray(one.sample(draw_key, len(moved.before)), np.float64) for one in posteriors[1:]]
     khat, limit = pareto_khat(weighed.log_weights), khat_threshold(len(weighed.log_weights))
-    memory = float(np.max(moved.memory))
+    memory, change = float(np.max(moved.memory)), difference(draws, moved.after)
     doubts = [
-        _chains_move(moved),
-        *(_runs_differ(moved.before, other) for other in others),
+        _chains_move(change),
+        _weights_move(weighed, khat, limit),
+        *(_runs_differ(draws, other) for other in back),
         _misses_modes(weighed, gaussians),
-        _is_improper(target, moved.before),
+        _is_improper(target, draws),
         _tails_are_heavy(khat, limit, memory),
     ]
     diagnostics = {
@@ -71,32 +76,37 @@ def examine(key: PRNGKeyArray, target: Target, posteriors: Sequence[Posterior], 
         "log evidence": f"{weighed.log_evidence:.2f} ± {weighed.log_evidence_error:.2f}",
         "Pareto k-hat": f"{khat:.2f}, K = {_NUM_MIXING:,}, at most {limit:.2f} for {len(weighed.log_weights):,} draws",
         "effective share": f"{weighed.effective_sample_size / len(weighed.log_weights):.2f} of the weights",
-        "HMC moves": f"{_mean_and_worst(moved.shift)} sd, widths {_mean_and_worst(moved.width)}, memory {memory:.2f}",
+        "weights move": str(weighed.difference),
+        "HMC moves": f"{change}; memory {memory:.2f}",
+        "runs differ": "; ".join(str(one) for one in apart),
         "KSD²": str(discrepancy(ksd_key, target, best)),
     }
-    if others:
-        shifts, widths = mean_shift(moved.before, others[0]), width_change(moved.before, others[0])
-        diagnostics["runs differ"] = f"{_mean_and_worst(shifts)} sd, widths {_mean_and_worst(widths)}"
     return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
 
 
-def _chains_move(moved: Movement) -> str | None:
-    if _small(moved.shift) and _small(moved.width):
-        return None
-    return (
-        f"chains of HMC move the draws: means by {_mean_and_worst(moved.shift)} standard deviations on average and at "
-        f"worst, log widths by {_mean_and_worst(moved.width)}"
-    )
+def _differ(draws: Float[np.ndarray, "n d"], others: Sequence[Float[Any, "m d"]]) -> list[Difference]:
+    return [difference(draws, np.asarray(other, np.float64)) for other in others]
 
 
-def _runs_differ(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]) -> str | None:
-    shifts, widths = mean_shift(first, second), width_change(first, second)
-    if _small(shifts) and _small(widths):
+def _chains_move(change: Difference) -> str | None:
+    return None if change.is_small() else f"chains of HMC move the draws: {change}"
+
+
+def _weights_move(weighed: Importance, khat: float, limit: float) -> str | None:
+    """Weights know what chains cannot see: the shares of separate modes."""
+    if khat > limit or weighed.difference.is_small(weighed.difference_error):
         return None
-    return (
-        f"independent runs differ: means by {_mean_and_worst(shifts)} standard deviations, log widths by "
-        f"{_mean_and_worst(widths)}"
-    )
+    return f"importance weights move the draws: {weighed.difference}"
+
+
+def _runs_differ(draws: Float[np.ndarray, "n d"], other: Float[np.ndarray, "m d"]) -> str | None:
+    """A run with a worse bound that lies within the best one is only narrower; one beside it has found other mass."""
+    found = difference(draws, other)
+    low, high = np.quantile(draws, (0.01, 0.99), axis=0)
+    outside = np.mean((other < low) | (other > high), axis=0)
+    if found.is_small() or np.max(outside) <= _OUTSIDE:
+        return None
+    return f"independent runs differ, and chains of HMC do not bring them together: {found}"
 
 
 def _misses_modes(weighed: Importance, gaussians: Gaussians) -> str | None:
@@ -148,11 +158,3 @@ def _tails_are_heavy(khat: float, limit: float, memory: float) -> str | None:
     if khat < limit or memory < _FORGOTTEN:
         return None
     return f"the importance weights have heavy tails (k-hat {khat:.2f}), and chains are too slow to check the draws"
-
-
-def _small(differences: Float[np.ndarray, " d"]) -> bool:
-    return bool(np.mean(np.abs(differences)) <= _ON_AVERAGE and np.max(np.abs(differences)) <= _AT_WORST)
-
-
-def _mean_and_worst(differences: Float[np.ndarray, " d"]) -> str:
-    return f"{np.mean(np.abs(differences)):.2f}/{np.max(np.abs(differences)):.2f}"

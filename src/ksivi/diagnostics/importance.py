@@ -12,6 +12,7 @@ from .._compile import one_shot
 from ..families import SemiImplicit
 from ..posterior import Posterior
 from ..targets import Target
+from .differences import Difference, difference
 
 _BLOCK = 100
 """Draws that share their auxiliary z. Blocks are independent, so standard errors are taken between them."""
@@ -43,6 +44,17 @@ class Importance:
         """The weights, normalised to a sum of 1."""
         shifted = np.exp(self.log_weights - self.log_weights.max())
         return shifted / shifted.sum()
+
+    @property
+    def difference(self) -> Difference:
+        """Between the draws as they are and as the weights, truncated, would have them."""
+        return difference(self.draws, self.draws, truncated_weights(self.log_weights))
+
+    @property
+    def difference_error(self) -> float:
+        """About the standard error of a shift: √((n / effective − 1) / n)."""
+        n = len(self.log_weights)
+        return float(np.sqrt((n / self.effective_sample_size - 1) / n))
 
     @property
     def effective_sample_size(self) -> float:

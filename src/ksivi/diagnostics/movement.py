@@ -12,20 +12,19 @@ from .._checks import as_count, as_single_key
 from .._compile import one_shot
 from ..posterior import Posterior
 from ..targets import Target
+from .differences import Difference, difference
 
 _ACCEPTANCE, _LEAPFROG, _FIRST_STEP = 0.8, 8, 0.3
-_TINY = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
 class Movement:
-    """Draws before and after Hamiltonian Monte Carlo, and how far they moved, in standard deviations.
+    """Draws before and after Hamiltonian Monte Carlo.
 
     **Attributes:**
 
     - `before`, `after`: draws, one a chain.
-    - `shift`: for each coordinate, the change of the mean over the standard deviation after.
-    - `width`: the change of the log of the central 90% width.
+    - `difference`: between them.
     - `memory`: the correlation of before and after: near 0 where chains have forgotten where they began, so that
         "after" is the target as far as they could reach; near 1 where they say nothing.
     - `acceptance`: of the last transitions.
@@ -36,12 +35,8 @@ class Movement:
     acceptance: float
 
     @property
-    def shift(self) -> Float[np.ndarray, " d"]:
-        return mean_shift(self.before, self.after)
-
-    @property
-    def width(self) -> Float[np.ndarray, " d"]:
-        return width_change(self.before, self.after)
+    def difference(self) -> Difference:
+        return difference(self.before, self.after)
 
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
@@ -64,7 +59,7 @@ def movement(
 
     ```python
     moved = ksivi.diagnostics.movement(jax.random.key(3), target, fit.posterior, num_chains=200)
-    np.abs(moved.shift).max()
+    print(moved.difference)
     ```
     """
     draw_key, run_key = jax.random.split(as_single_key(key))
@@ -119,21 +114,6 @@ def _transition(key: PRNGKeyArray, target: Target, u: Float[Array, " d"], step: 
     probability = jnp.where(jnp.isfinite(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
     accept = jax.random.uniform(accept_key, (), u.dtype) < probability
     return jnp.where(accept, new, u), probability
-
-
-def mean_shift(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " d"]:
-    """From the first means to the second, in standard deviations of the second."""
-    return (second.mean(axis=0) - first.mean(axis=0)) / np.maximum(second.std(axis=0), _TINY)
-
-
-def width_change(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"]) -> Float[np.ndarray, " d"]:
-    """The log of the second central 90% widths over the first."""
-    return np.log(np.maximum(_width(second), _TINY) / np.maximum(_width(first), _TINY))
-
-
-def _width(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
-    low, high = np.quantile(draws, (0.05, 0.95), axis=0)
-    return high - low
 
 
 def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
