@@ -7,17 +7,17 @@ import numpy as np
 
 from ksivi import problems
 
-from . import exact, models, posteriordb
+from . import exact, held_out, models, posteriordb
 from .base import NUM_TRUTH, Case
 
 _TOYS = (problems.banana, problems.multimodal, problems.x_shaped)
 
 
 def cases() -> list[Case]:
-    """All that this machine has the data for."""
+    """All that this machine has the data for, those last that no setting was chosen on."""
     problem_cases = [_of_problem(make()) for make in _TOYS]
     problem_cases += [_of_problem(problems.waveform()), _of_problem(problems.diffusion(dim=100))]
-    return [*posteriordb.cases(), *problem_cases, *exact.cases(), *models.cases()]
+    return [*posteriordb.cases(), *problem_cases, *exact.cases(), *models.cases(), *held_out.cases()]
 
 
 def _of_problem(problem: problems.AbstractProblem) -> Case:

@@ -1,0 +1,137 @@
+"""Posteriors that no setting of `fit` was chosen on: one dimension, many modes, far scales, sharp bends, simplices."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+from jax.scipy.special import logsumexp
+from jax.scipy.stats import norm
+
+from ksivi import from_numpyro
+
+from .base import Case, by_nuts, exact
+
+
+def log_gamma() -> Case:
+    """The logarithm of one gamma variable of shape 2: a single, skewed coordinate."""
+    return exact("log-gamma-1", lambda x: 2 * x[0] - jnp.exp(x[0]), 1, lambda key: jax.random.loggamma(key, 2.0, (1,)))
+
+
+def circle_of_modes(num: int = 8, radius: float = 4.0, sd: float = 0.4) -> Case:
+    """Equal Gaussians on a circle, with hardly any mass between them."""
+    angles = 2 * np.pi * np.arange(num) / num
+    means = jnp.asarray(radius * np.stack([np.cos(angles), np.sin(angles)], axis=1))
+
+    def draw(key):
+        which_key, normal_key = jax.random.split(key)
+        return means[jax.random.randint(which_key, (), 0, num)] + sd * jax.random.normal(normal_key, (2,))
+
+    return exact("circle-of-8", lambda x: logsumexp(jnp.sum(norm.logpdf(x, means, sd), axis=1)), 2, draw)
+
+
+def two_modes(dim: int = 10, gap: float = 6.0) -> Case:
+    """Gaussians of weights 0.65 and 0.35, six standard deviations apart along the diagonal."""
+    mean, log_weights = jnp.full(dim, gap / 2 / dim**0.5), jnp.log(jnp.array([0.65, 0.35]))
+
+    def log_density(x):
+        parts = jnp.stack([jnp.sum(norm.logpdf(x, -mean)), jnp.sum(norm.logpdf(x, mean))])
+        return logsumexp(log_weights + parts)
+
+    def draw(key):
+        which_key, normal_key = jax.random.split(key)
+        sign = jnp.where(jax.random.bernoulli(which_key, 0.35), 1.0, -1.0)
+        return sign * mean + jax.random.normal(normal_key, (dim,))
+
+    return exact("two-modes-10", log_density, dim, draw)
+
+
+def far_scales(dim: int = 12) -> Case:
+    """Independent, slightly skewed coordinates of scales from 0.01 to 100, some twenty scales from the origin."""
+    scales = jnp.geomspace(0.01, 100.0, dim)
+    centres = scales * jnp.linspace(-20.0, 20.0, dim)
+
+    def log_density(x):
+        y = (x - centres) / scales
+        return jnp.sum(5 * y - 5 * jnp.exp(y))
+
+    def draw(key):
+        return centres + scales * (jax.random.loggamma(key, 5.0, (dim,)) - jnp.log(5.0))
+
+    return exact("far-scales-12", log_density, dim, draw)
+
+
+def twisted(dim: int = 4, bend: float = 1.0) -> Case:
+    """x₁ ~ N(0, 2²), x₂ ~ N(bend (x₁² − 4)/4, 0.5²), the rest N(x₁/2, 1): one sharp bend and correlations."""
+
+    def following(x):
+        return bend * (x**2 - 4) / 4
+
+    def log_density(x):
+        rest = jnp.sum(norm.logpdf(x[2:], x[0] / 2))
+        return norm.logpdf(x[0], 0, 2) + norm.logpdf(x[1], following(x[0]), 0.5) + rest
+
+    def draw(key):
+        u = jax.random.normal(key, (dim,))
+        first = 2 * u[0]
+        return jnp.concatenate([jnp.stack([first, following(first) + 0.5 * u[1]]), first / 2 + u[2:]])
+
+    return exact("twisted-4", log_density, dim, draw)
+
+
+def student_regression(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 5).expand([x.shape[1]]))
+    nu = numpyro.sample("nu", dist.Gamma(2, 0.1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2))
+    numpyro.sample("y", dist.StudentT(nu, x @ beta, sigma), obs=y)
+
+
+def robust_regression() -> Case:
+    rng = np.random.default_rng(7)
+    x = np.concatenate([np.ones((80, 1)), rng.normal(size=(80, 4)) @ rng.normal(size=(4, 4))], axis=1)
+    y = x @ np.array([1.0, 2, -1, 0, 0.5]) + rng.standard_t(3, size=80)
+    return by_nuts("robust-regression", from_numpyro(student_regression, x, y))
+
+
+def shares(counts):
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.full(counts.shape[-1], 0.7)))
+    concentration = numpyro.sample("concentration", dist.LogNormal(2, 1))
+    numpyro.sample("counts", dist.DirichletMultinomial(concentration * weights, counts.sum(-1)), obs=counts)
+
+
+def category_shares() -> Case:
+    rng = np.random.default_rng(8)
+    counts = np.stack([rng.multinomial(12, rng.dirichlet([6.0, 3, 1, 0.5])) for _ in range(15)])
+    return by_nuts("category-shares", from_numpyro(shares, counts))
+
+
+def varying_slopes(x, y, group, num_groups):
+    mu = numpyro.sample("mu", dist.Normal(0, 3).expand([2]))
+    tau = numpyro.sample("tau", dist.HalfNormal(1).expand([2]))
+    with numpyro.plate("groups", num_groups):
+        z = numpyro.sample("z", dist.Normal(0, 1).expand([2]).to_event(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    b = mu + tau * z
+    numpyro.sample("y", dist.Normal(b[group, 0] + b[group, 1] * x, sigma), obs=y)
+
+
+def slopes() -> Case:
+    rng = np.random.default_rng(9)
+    group = np.repeat(np.arange(12), 6)
+    x = rng.normal(size=72)
+    b = np.array([1.0, -0.5]) + np.array([0.8, 0.4]) * rng.normal(size=(12, 2))
+    y = b[group, 0] + b[group, 1] * x + 0.5 * rng.normal(size=72)
+    return by_nuts("varying-slopes", from_numpyro(varying_slopes, x, y, group, 12))
+
+
+def cases() -> list[Case]:
+    return [
+        log_gamma(),
+        circle_of_modes(),
+        two_modes(),
+        far_scales(),
+        twisted(),
+        robust_regression(),
+        category_shares(),
+        slopes(),
+    ]
