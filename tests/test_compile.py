@@ -61,6 +61,19 @@ def test_old_programs_are_forgotten():
     assert alive == [False] * _KEPT + [True] * _KEPT
 
 
-def test_programs_nest_under_transformations():
-    square = jit(lambda x, power: x**power)
+def test_every_shape_is_a_program():
+    apply = jit(lambda x: x + 1)
+    for n in range(1, 2 * _KEPT):
+        assert apply(jnp.zeros(n)).shape == (n,)
+    assert apply.programs() == _KEPT
+
+
+def test_equal_values_of_other_types_are_other_programs():
+    full = jit(lambda value: jnp.full(2, value))
+    assert [full(value).dtype for value in (1, 1.0, True)] == [jnp.int32, jnp.float32, jnp.bool_]
+
+
+@pytest.mark.parametrize("compile", [jit, one_shot])
+def test_programs_nest_under_transformations(compile):
+    square = compile(lambda x, power: x**power)
     assert jnp.allclose(jax.vmap(jax.grad(lambda x: square(x, 3)))(jnp.arange(3.0)), 3 * jnp.arange(3.0) ** 2)

@@ -28,6 +28,7 @@ OBJECTIVES = {
     "sivi": lambda: ksivi.SIVI(100, 100),
     "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
     "uivi": lambda: ksivi.UIVI(100),
+    "jeffreys": lambda: ksivi.Jeffreys(ksivi.SIVI(100, 100), ksivi.MaximumLikelihood(exact_draws(), 100, 100)),
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.
 STARTS = {"mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)}
@@ -49,6 +50,10 @@ SHORT = {
     "mala": {"num_chains": 5, "num_warmup": 20, "num_draws": 5, "thin": 2},
     "nuts": {"num_chains": 5, "num_warmup": 20, "num_draws": 10},
 }
+
+
+def exact_draws():
+    return jnp.asarray(np.random.default_rng(0).multivariate_normal(MEAN, COVARIANCE, size=2_000), float)
 
 
 def predict(x, inputs):

@@ -9,11 +9,12 @@ import pytest
 from scipy import stats
 
 import ksivi
+from ksivi.auto.doubts import is_improper
 from ksivi.auto.gaussians import batch_and_match
 from ksivi.auto.search import search
 from ksivi.auto.start import choose_start
 from ksivi.auto.stopping import cooling_rates, has_settled
-from ksivi.auto.trust import Findings, _is_improper
+from ksivi.auto.trust import Findings, examine
 from ksivi.diagnostics import discrepancy, khat_threshold, movement, pareto_khat, witness
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
@@ -103,12 +104,12 @@ def test_the_stop_rule_waits_for_certainty():
     steps = np.arange(3_000)
     flat, falling = 5 + 0.1 * rng.normal(size=(2, 3_000)), 5 - 1e-4 * steps + 0.1 * rng.normal(size=(2, 3_000))
     noisy = 5 + 10 * rng.normal(size=(2, 3_000))
-    assert has_settled(flat)
-    assert has_settled(np.full((1, 2_000), 2.0))
-    assert not has_settled(flat[:, :1_900])
-    assert not has_settled(falling)
-    assert not has_settled(noisy)
-    assert not has_settled(np.concatenate([flat[:1], falling[:1]]))
+    assert has_settled(flat, 2_000)
+    assert has_settled(np.full((1, 2_000), 2.0), 2_000)
+    assert not has_settled(flat[:, :1_900], 2_000)
+    assert not has_settled(falling, 2_000)
+    assert not has_settled(noisy, 2_000)
+    assert not has_settled(np.concatenate([flat[:1], falling[:1]]), 2_000)
     rates = cooling_rates(1.0, 10)
     assert rates[0] > 0.9
     assert 0 < rates[-1] < 0.01
@@ -173,7 +174,7 @@ def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    fit = _conclude(_trained(), Findings({"a long one": "word " * 60}, ["doubt " * 40]), True, 1.0, 2.0)
+    fit = _conclude(_trained(), Findings({"a long one": "word " * 60}, ["doubt " * 40]), "steps", 2.0)
     for columns in (60, 80):
         monkeypatch.setenv("COLUMNS", str(columns))
         assert max(len(line) for line in str(fit).splitlines()) <= columns
@@ -198,7 +199,7 @@ def test_an_earlier_fit_is_a_start_and_draws_can_be_refined():
     """From draws of half the width: both corrections widen them, and are named."""
     narrow = posterior_of(covariance=0.5 * COVARIANCE)
     width = lambda draws: np.log(np.asarray(draws).std(axis=0) / np.sqrt(np.diag(COVARIANCE)))  # noqa: E731
-    few = ksivi.Recipe(learning_rate=1e-6, chunk=20)
+    few = ksivi.Recipe(learning_rate=1e-6, chunk=20, num_polishing=0)
     for refine, tolerance in (("hmc", 0.1), ("importance", 0.15)):
         fit = ksivi.fit(KEY, gaussian(), init=narrow, refine=refine, num_steps=60, recipe=few, progress=False)
         assert fit.cost.steps == 60
@@ -215,31 +216,73 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     few = ksivi.Recipe(chunk=20)
     monkeypatch.setattr(_module, "examine", stop)
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), num_steps=60, recipe=few, progress=False)
-    assert str(fit.status).startswith("interrupted: stopped by the user before the checks")
+    assert str(fit.status).startswith("interrupted: stopped by the user after 60 steps of training")
     assert not fit.trusted
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)
+
+
+def test_ctrl_c_in_the_first_chunk_returns_the_start(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ksivi.training.Run, "_chunk", stop)
+    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), progress=False)
+    assert str(fit.status).startswith("interrupted: stopped by the user after 0 steps of training")
+    assert fit.posterior.sample(KEY, 10).shape == (10, 3)
+
+
+def _examined(target, best, others=(), starts=None):
+    """Doubts about a posterior, with Gaussians at the origin for starts."""
+    starts = jnp.zeros((2, target.dim)) if starts is None else starts
+    gaussians = batch_and_match(jax.random.key(1), target, starts, jnp.full(len(starts), 0.5))
+    return " | ".join(examine(KEY, target, best, list(others), gaussians).doubts)
+
+
+def test_right_draws_raise_no_doubt_and_wrong_ones_do():
+    target = gaussian()
+    assert _examined(target, posterior_of(), [posterior_of()]) == ""
+    shifted = posterior_of(MEAN + 0.5 * np.sqrt(np.diag(COVARIANCE)))
+    assert "chains of HMC move the draws" in _examined(target, shifted)
+    # The same marginals without their correlations.
+    independent = posterior_of(covariance=np.diag(np.diag(COVARIANCE)))
+    assert "along their principal axes" in _examined(target, independent)
+
+
+def test_another_run_counts_where_it_found_other_mass():
+    target = two_modes()
+    one, other = (
+        ksivi.Posterior.of(family_of(np.array(mean), np.eye(2)), target) for mean in ([-4.0, 0.0], [4.0, 1.0])
+    )
+    narrow = ksivi.Posterior.of(family_of(np.array([-4.0, 0.0]), 0.3 * np.eye(2)), target)
+    assert "independent runs differ" in _examined(target, one, [other])
+    assert "independent runs differ" not in _examined(target, one, [narrow])
+    missed = _examined(target, one, starts=jnp.array([[-4.0, 0.0], [4.0, 1.0]]))
+    assert "a mode with at least 2" in missed  # 23 to 30% of the mass, by its evidence bound
 
 
 def test_a_budget_that_is_spent_ends_the_training_and_says_so():
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), budget_s=0.1, recipe=ksivi.Recipe(chunk=50), progress=False)
     assert fit.cost.steps == 100  # one chunk at the full rate, one of cooling
     assert fit.trusted, fit.status
-    assert "as far as 0.1 s went on this machine" in str(fit.status)
+    assert "as many as 0.1 s allow on this machine" in str(fit.status)
 
 
 def test_an_improper_posterior_is_not_trusted():
     flat = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - 0.5 * jnp.log1p(x[1] ** 2), dim=2)
     cauchy = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - jnp.log1p(x[1] ** 2), dim=2)
     draws = np.random.default_rng(0).normal(size=(500, 2))
-    doubt = _is_improper(flat, draws)
+    doubt = is_improper(flat, draws, np.eye(2))
     assert "improper" in doubt
     assert "coordinate 1" in doubt
-    assert _is_improper(cauchy, draws) is None
+    assert is_improper(cauchy, draws, np.eye(2)) is None
+    ridge = ksivi.Target(lambda x: -0.5 * (x[0] - x[1]) ** 2, dim=2)
+    diagonal = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
+    assert "a combination" in is_improper(ridge, draws, diagonal)
     trained = _trained()
-    fit = _conclude(trained, Findings({}, [doubt]), True, 1.0, 2.0)
+    fit = _conclude(trained, Findings({}, [doubt]), "settled", 2.0)
     assert not fit.trusted
     assert str(fit.status).startswith("not trusted: the posterior may be improper")
-    assert _conclude(trained, Findings({}, []), True, 1.0, 2.0).trusted
+    assert _conclude(trained, Findings({}, []), "settled", 2.0).trusted
 
 
 def test_bad_arguments_are_named():

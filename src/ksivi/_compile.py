@@ -11,7 +11,7 @@ from jaxtyping import Array, PyTree
 Function = TypeVar("Function", bound=Callable)
 
 _KEPT = 8
-"""Programs of one function, each for other static arguments."""
+"""Programs of one function, each for other static arguments or shapes."""
 _LITTLE = {"xla_backend_optimization_level": 1}
 
 
@@ -31,21 +31,24 @@ def jit(function: Function, briefly: bool = False) -> Function:
     """
 
     @functools.lru_cache(maxsize=_KEPT)
-    def program(tree: Any, static: tuple[Any, ...], options: bool) -> Callable[[list[Array | None]], _Result]:
+    def program(tree: Any, static: tuple[Any, ...], kinds: Any, quick: bool) -> Callable[[list], _Result]:
         def run(arrays: list[Array | None]) -> _Result:
             args, kwargs = _join(tree, arrays, static)
             result = _split(function(*args, **kwargs))
             return _Result(result[0], result[1:])
 
         run.__name__ = run.__qualname__ = function.__name__
-        return jax.jit(run, compiler_options=_LITTLE if options else None)
+        return jax.jit(run, compiler_options=_LITTLE if quick else None)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays, tree, static = _split((args, kwargs))
-        result = program(tree, static, briefly and jax.default_backend() == "cpu")(arrays)
+        nested = any(isinstance(array, jax.core.Tracer) for array in arrays)
+        quick = briefly and jax.default_backend() == "cpu" and not nested
+        result = program(tree, static, _kinds(arrays, static), quick)(arrays)
         return _join(result.rest[0], result.arrays, result.rest[1])
 
+    call.programs = lambda: program.cache_info().currsize  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
@@ -63,6 +66,12 @@ def _split(tree: PyTree) -> tuple[list[Array | None], Any, tuple[Any, ...]]:
     is_array = [eqx.is_array(leaf) for leaf in leaves]
     arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
     return arrays, structure, tuple(None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True))
+
+
+def _kinds(arrays: list[Array | None], static: tuple[Any, ...]) -> tuple:
+    """What tells programs apart besides values: shapes and dtypes of arrays, and types, for 1 equals 1.0 and True."""
+    shapes = tuple((a.shape, a.dtype, getattr(a, "weak_type", False)) for a in arrays if a is not None)
+    return shapes, tuple(type(value) for value in static)
 
 
 def _join(structure: Any, arrays: list[Array | None], static: tuple[Any, ...]) -> PyTree:

@@ -82,8 +82,7 @@ def _covariance(x: Float[Array, "n d"]) -> Float[Array, "d d"]:
 
 
 def _root(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
-    jitter = _JITTER * jnp.mean(jnp.diagonal(covariance))
-    return jnp.linalg.cholesky(covariance + jitter * jnp.eye(len(covariance), dtype=covariance.dtype))
+    return jnp.linalg.cholesky(covariance + _JITTER * jnp.diag(jnp.diagonal(covariance)))
 
 
 def _elbo(key: PRNGKeyArray, target: Target, mean: Float[Array, " d"], root: Float[Array, "d d"]) -> Scalar:

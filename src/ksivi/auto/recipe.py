@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import PRNGKeyArray, Scalar
 
+from .._checks import as_count
 from ..families import MLP, DiagonalGaussian, GaussianMixing, SemiImplicit, Triangular
 from ..objectives import SIVI
 
@@ -23,7 +24,8 @@ class Recipe:
     - `learning_rate`: until the loss has settled; a cosine to 0 follows.
     - `num_pretraining`, `pretraining_samples`, `pretraining_mixing`: steps, N and K of maximum likelihood on rough
         draws.
-    - `max_steps`: at most, cooling included.
+    - `num_polishing`, `polishing_rate`: steps and first learning rate of the last stage, on Jeffreys' divergence.
+    - `max_steps`: at most, cooling included, polishing not.
     - `chunk`: steps between looks.
     """
 
@@ -35,8 +37,16 @@ class Recipe:
     num_pretraining: int = 3_000
     pretraining_samples: int = 128
     pretraining_mixing: int = 256
+    num_polishing: int = 1_000
+    polishing_rate: float = 1e-3
     max_steps: int = 8_000
     chunk: int = 500
+
+    def __post_init__(self):
+        for name in ("num_runs", "num_samples", "num_mixing", "max_steps", "chunk"):
+            as_count(getattr(self, name), name)
+        for name in ("num_pretraining", "num_polishing"):
+            as_count(getattr(self, name), name, minimum=0)
 
     def mixing_dim(self, dim: int) -> int:
         """Of z: enough for as many independent shapes; near-Gaussian directions need none of them."""
@@ -55,6 +65,14 @@ class Recipe:
 
     def objective(self) -> SIVI:
         return SIVI(self.num_samples, self.num_mixing)
+
+    def fewest_steps(self, is_gaussian: bool) -> int:
+        """Before the loss may count as settled: fewer where one Gaussian was nearly enough."""
+        return 1_000 if is_gaussian else 2_000
+
+    def polishes(self, dim: int) -> bool:
+        """Maximum likelihood needs some z near every point: in many dimensions there are none."""
+        return dim <= 12 and self.num_polishing > 0
 
     def num_starts(self, dim: int) -> int:
         """Fewer where each costs more."""

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..diagnostics import truncated_weights
+from ..diagnostics import pareto_khat, truncated_weights
 from ..families import Empirical
 from ..posterior import Posterior
 from ..targets import Target
@@ -51,5 +51,6 @@ def refined(key: PRNGKeyArray, target: Target, refine: Refinement, findings: Fin
         weights = truncated_weights(weighed.log_weights)
         chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
         draws, effective = weighed.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
+    by = _IN_WORDS[refine] + (f", k-hat {pareto_khat(weighed.log_weights):.2f}" if refine == "importance" else "")
     stored = Empirical(jnp.asarray(draws, jnp.result_type(float)))
-    return Refined(_IN_WORDS[refine], Posterior.of(stored, target.unwhitened()), effective)
+    return Refined(by, Posterior.of(stored, target.unwhitened()), effective)

@@ -1,29 +1,41 @@
-"""Independent runs of one recipe: fitted to rough draws, trained until the loss has settled, cooled down."""
+"""Independent runs of one recipe: fitted to rough draws, trained until the loss has settled, cooled down, polished."""
 
 import dataclasses
 import functools
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
+from ..diagnostics import importance, truncated_weights
 from ..families import SemiImplicit
-from ..objectives import AbstractObjective, MaximumLikelihood
+from ..objectives import AbstractObjective, Jeffreys, MaximumLikelihood
+from ..posterior import Fit, Posterior
 from ..targets import Target
 from ..training import Callback, Chunk, Run
 from .recipe import Recipe, optimizer
-from .start import Start
+from .start import FEWEST_A_DIMENSION, Start
 from .stopping import cooling_rates, has_settled
+
+Ending = Literal["settled", "steps", "time"]
+"""What ended the training at the full rate."""
+
+_NUM_WEIGHED, _NUM_MIXING = 10_000, 1_000
 
 
 def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiImplicit]:
     """One for each run, fitted to the rough draws where there are some."""
     family_key, fit_key = jax.random.split(key)
     families = [recipe.family(one, start.target.dim) for one in jax.random.split(family_key, recipe.num_runs)]
-    return families if start.draws is None else _fit_to_draws(fit_key, start.target, start.draws, families, recipe)
+    if start.draws is None or recipe.num_pretraining == 0:
+        return families
+    objective = MaximumLikelihood(start.draws, recipe.pretraining_samples, recipe.pretraining_mixing)
+    fits = _cooled(fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining)
+    return [one.posterior.family for one in fits]  # type: ignore[misc]
 
 
 def train_runs(
@@ -31,32 +43,67 @@ def train_runs(
     target: Target,
     families: list[SemiImplicit],
     recipe: Recipe,
+    fewest_steps: int,
     deadline: float,
     show: Callback | None = None,
-) -> tuple[Run, bool]:
-    """Chunks at the full rate until the loss has settled or time is up, then cooling; and whether it settled.
+) -> tuple[list[Fit], Ending]:
+    """Chunks at the full rate until the loss has settled or time is up, then cooling; the better fits come first.
 
     **Arguments:**
 
+    - `fewest_steps`: before the loss may count as settled.
     - `deadline`: by `time.perf_counter`, for the end of the cooling.
     - `show`: is called after every chunk.
     """
     run = _new_run(key, target, families, recipe.objective(), recipe.learning_rate)
     chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
-    settled, most, slowest = False, recipe.max_steps * 2 // 3, 0.0
-    while not settled and _can_go_on(run) and run.step + chunk <= most:
-        left = deadline - time.perf_counter()
-        if run.step > 0 and left < slowest * (1 + _num_cooling(run.step + chunk, chunk)):
+    ending, most, slowest = "steps", recipe.max_steps * 2 // 3, 0.0
+    while ending == "steps" and _can_go_on(run) and run.step + chunk <= most:
+        began, is_compiled = time.perf_counter(), run.step > 0
+        if is_compiled and deadline - began < slowest * (1 + _num_cooling(run.step + chunk, chunk)):
+            ending = "time"
             break
-        began, compiled = time.perf_counter(), run.step > 0
         _advance(run, chunk, recipe.learning_rate, _expecting(show, recipe.max_steps))
-        slowest = max(slowest, time.perf_counter() - began) if compiled else slowest
-        settled = has_settled(np.concatenate(run.records["loss"], axis=1))
+        slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
+        ending = "settled" if _has_settled(run, fewest_steps) else "steps"
     num_cooling = _num_cooling(run.step, chunk)
     show_rest = _expecting(show, run.step + num_cooling * chunk)
     for rate in cooling_rates(recipe.learning_rate, num_cooling):
         _advance(run, chunk, rate, show_rest)
-    return run, settled
+    return sorted(run.fits(), key=final_loss), ending  # type: ignore[return-value]
+
+
+def polished(key: PRNGKeyArray, target: Target, posterior: Posterior, recipe: Recipe) -> Posterior:
+    """Trained on Jeffreys' divergence, with its own draws, resampled by their weights, for points.
+
+    SIVI's bound leaves the tails thin; this mends them. Where the weights leave too few draws, nothing is done.
+    """
+    weigh_key, choose_key, train_key = jax.random.split(key, 3)
+    weighed = importance(weigh_key, target, posterior, num_samples=_NUM_WEIGHED, num_mixing=_NUM_MIXING)
+    weights = truncated_weights(weighed.log_weights)
+    if 1 / np.sum(weights**2) < 10 * FEWEST_A_DIMENSION * target.dim:
+        return posterior
+    chosen = jax.random.choice(choose_key, len(weights), (len(weights),), p=jnp.asarray(weights))
+    points = jnp.asarray(weighed.draws[np.asarray(chosen)], jnp.result_type(float))
+    if posterior.coordinates is not None:
+        points = jax.vmap(posterior.coordinates.inverse)(points)
+    objective = Jeffreys(recipe.objective(), MaximumLikelihood(points, recipe.num_samples, 2 * recipe.num_mixing))
+    families: list = [posterior.family]
+    fits = _cooled(train_key, posterior.view(target), families, objective, recipe.polishing_rate, recipe.num_polishing)
+    return posterior if fits[0].status.kind == "diverged" else fits[0].posterior
+
+
+def final_loss(fit: Fit) -> float:
+    """Of the last steps; a run that diverged, or has none, comes last."""
+    losses = fit.history["loss"][-500:]
+    return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.mean(losses))
+
+
+def _has_settled(run: Run, fewest_steps: int) -> bool:
+    healthy = [i for i, trouble in enumerate(run.troubles) if trouble is None]
+    if not healthy or not _can_go_on(run):
+        return False
+    return has_settled(np.concatenate(run.records["loss"], axis=1)[healthy], fewest_steps)
 
 
 def _num_cooling(step: int, chunk: int) -> int:
@@ -64,18 +111,23 @@ def _num_cooling(step: int, chunk: int) -> int:
     return max(1, step // chunk // 2)
 
 
-def _fit_to_draws(
-    key: PRNGKeyArray, target: Target, draws: Float[Array, "n d"], families: list[SemiImplicit], recipe: Recipe
-) -> list[SemiImplicit]:
-    """Families fitted to rough draws, which have all the modes that were found."""
-    objective = MaximumLikelihood(draws, recipe.pretraining_samples, recipe.pretraining_mixing)
-    run = _new_run(key, target, families, objective, recipe.learning_rate)
-    for rate in cooling_rates(recipe.learning_rate, recipe.num_pretraining // recipe.chunk):
-        _advance(run, recipe.chunk, rate)
+def _cooled(
+    key: PRNGKeyArray,
+    target: Target,
+    families: list[SemiImplicit],
+    objective: AbstractObjective,
+    rate: float,
+    num_steps: int,
+) -> list[Fit]:
+    """Runs of so many steps, with a rate that falls to 0 in ten stages. Ctrl-C goes through."""
+    run = _new_run(key, target, families, objective, rate)
+    chunk = -(-num_steps // 10)
+    for one in cooling_rates(rate, -(-num_steps // chunk)):
+        _advance(run, chunk, one)
     fits = run.fits()
-    if fits[0].status.kind == "interrupted":
+    if any(fit.status.kind == "interrupted" for fit in fits):
         raise KeyboardInterrupt
-    return [one.posterior.family for one in fits]  # type: ignore[misc]
+    return fits
 
 
 def _new_run(

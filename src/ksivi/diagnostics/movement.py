@@ -72,7 +72,7 @@ def movement(
 
 def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
     covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-    return np.linalg.cholesky(covariance + 1e-8 * np.mean(np.diag(covariance)) * np.eye(len(covariance)))
+    return np.linalg.cholesky(covariance + 1e-8 * np.diag(np.diag(covariance)))
 
 
 @one_shot
@@ -111,7 +111,8 @@ def _transition(key: PRNGKeyArray, target: Target, u: Float[Array, " d"], step: 
 
     (new, momentum, new_value, _), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
     gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
-    probability = jnp.where(jnp.isfinite(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
+    # From where p is 0 the gain is +∞, and any finite place is accepted.
+    probability = jnp.where(jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
     accept = jax.random.uniform(accept_key, (), u.dtype) < probability
     return jnp.where(accept, new, u), probability
 

@@ -1,6 +1,7 @@
 """Objectives: one file each, all through the same door."""
 
 from .base import AbstractObjective
+from .jeffreys import Jeffreys
 from .ksivi import KSIVI
 from .likelihood import MaximumLikelihood
 from .prediction import MeanPrediction
@@ -17,6 +18,7 @@ __all__ = [
     "AbstractObjective",
     "Annealing",
     "Decay",
+    "Jeffreys",
     "MaximumLikelihood",
     "MeanPrediction",
 ]

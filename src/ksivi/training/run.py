@@ -72,7 +72,7 @@ class Run:
             require_finite_start(self._each(count_bad, check_key, params))
         else:
             self.state = as_state(resume, self.state, self.num_runs, self.batched)
-        self.anchor = self.state
+        self.anchor, self.anchor_problem = self.state, self.problem
         self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
         self.troubles: list[Trouble | None] = [None] * self.num_runs
         self.records: dict[str, list[np.ndarray]] = {"loss": [], "stein_ratio": []}
@@ -96,6 +96,7 @@ class Run:
         """Ready for more steps, at another learning rate: nothing is compiled again."""
         rate = jnp.asarray(learning_rate, jnp.result_type(float))
         self.problem = dataclasses.replace(self.problem, learning_rate=rate)
+        self.anchor_problem = self.problem if self.anchor is self.state else self.anchor_problem
         self.ending = None
 
     def fits(self) -> list[Fit]:
@@ -110,7 +111,7 @@ class Run:
         state = self._guard(state, records, count, shape)
         for name, values in records.items():
             self.records.setdefault(name, []).append(values)
-        self.anchor, self.state, self.step = self.state, state, self.step + count
+        self.anchor, self.anchor_problem, self.state, self.step = self.state, self.problem, state, self.step + count
         now = time.perf_counter()
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
         loss = float(np.mean(records["loss"][alive])) if alive else float("nan")
@@ -118,11 +119,13 @@ class Run:
         if told_to_stop(callbacks, chunk):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
 
-    def _advance(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> tuple[TrainState, Records]:
-        limits = limits.astype(np.int32)
+    def _advance(
+        self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None
+    ) -> tuple[TrainState, Records]:
+        limits, problem = limits.astype(np.int32), self.problem if problem is None else problem
         if self.batched:
-            return self.run_many(state, self.key, jnp.asarray(limits), self.problem, self.own, shape)
-        return run_one(state, self.key, jnp.asarray(limits[0]), self.problem, shape)
+            return self.run_many(state, self.key, jnp.asarray(limits), problem, self.own, shape)
+        return run_one(state, self.key, jnp.asarray(limits[0]), problem, shape)
 
     def _guard(self, state: TrainState, records: dict, count: int, shape: tuple[int, int]) -> TrainState:
         """Finds runs that went wrong in this chunk, and takes them back to their last good parameters."""
@@ -140,7 +143,7 @@ class Run:
         if any(found.values()):
             # Steps are repeatable: running again from a chunk ago, up to the fault, gives the parameters before it.
             limits = np.minimum(self.limits, self.step + count)
-            state = self._advance(self._advance(self.anchor, limits, shape)[0], limits, shape)[0]
+            state = self._advance(self._advance(self.anchor, limits, shape, self.anchor_problem)[0], limits, shape)[0]
         ratio = jnp.asarray(early if self.batched else early[0], self.state.early_ratio.dtype)
         return eqx.tree_at(lambda s: s.early_ratio, state, ratio)
 
