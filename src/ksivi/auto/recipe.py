@@ -5,11 +5,11 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._checks import as_count
 from ..families import MLP, DiagonalGaussian, GaussianMixing, SemiImplicit, Triangular
-from ..objectives import SIVI
+from ..objectives import SIVI, Jeffreys, MaximumLikelihood
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Recipe:
     - `num_samples`, `num_mixing`: N and K of SIVI's bound.
     - `hidden`: widths of the networks for μ(z) and σ(z).
     - `learning_rate`: until the loss has settled; a cosine to 0 follows.
-    - `num_pretraining`, `pretraining_samples`, `pretraining_mixing`: steps, N and K of maximum likelihood on rough
-        draws.
-    - `num_polishing`, `polishing_rate`: steps and first learning rate of the last stage, on Jeffreys' divergence.
+    - `num_pretraining`: steps of the first stage, on Jeffreys' divergence with rough draws for points.
+    - `num_polishing`, `polishing_rate`: steps and first learning rate of the last stage, on Jeffreys' divergence with
+        the family's own draws for points.
     - `max_steps`: at most, cooling included, polishing not.
     - `chunk`: steps between looks.
     """
@@ -34,12 +34,10 @@ class Recipe:
     num_mixing: int = 256
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-3
-    num_pretraining: int = 3_000
-    pretraining_samples: int = 128
-    pretraining_mixing: int = 256
+    num_pretraining: int = 1_500
     num_polishing: int = 1_000
     polishing_rate: float = 1e-3
-    max_steps: int = 8_000
+    max_steps: int = 7_000
     chunk: int = 500
 
     def __post_init__(self):
@@ -72,7 +70,11 @@ class Recipe:
 
     def polishes(self, dim: int) -> bool:
         """Maximum likelihood needs some z near every point: in many dimensions there are none."""
-        return dim <= 12 and self.num_polishing > 0
+        return dim <= 6 and self.num_polishing > 0
+
+    def with_points(self, points: Float[Array, "n d"]) -> Jeffreys:
+        """Jeffreys' divergence. Maximum likelihood alone leaves a few draws anywhere: they cost it nothing."""
+        return Jeffreys(self.objective(), MaximumLikelihood(points, self.num_samples, 2 * self.num_mixing))
 
     def num_starts(self, dim: int) -> int:
         """Fewer where each costs more."""

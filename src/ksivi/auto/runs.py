@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from ..diagnostics import importance, truncated_weights
 from ..families import SemiImplicit
-from ..objectives import AbstractObjective, Jeffreys, MaximumLikelihood
+from ..objectives import AbstractObjective
 from ..posterior import Fit, Posterior
 from ..targets import Target
 from ..training import Callback, Chunk, Run
@@ -33,7 +33,7 @@ def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiIm
     families = [recipe.family(one, start.target.dim) for one in jax.random.split(family_key, recipe.num_runs)]
     if start.draws is None or recipe.num_pretraining == 0:
         return families
-    objective = MaximumLikelihood(start.draws, recipe.pretraining_samples, recipe.pretraining_mixing)
+    objective = recipe.with_points(start.draws)
     fits = _cooled(fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining)
     return [one.posterior.family for one in fits]  # type: ignore[misc]
 
@@ -87,7 +87,7 @@ def polished(key: PRNGKeyArray, target: Target, posterior: Posterior, recipe: Re
     points = jnp.asarray(weighed.draws[np.asarray(chosen)], jnp.result_type(float))
     if posterior.coordinates is not None:
         points = jax.vmap(posterior.coordinates.inverse)(points)
-    objective = Jeffreys(recipe.objective(), MaximumLikelihood(points, recipe.num_samples, 2 * recipe.num_mixing))
+    objective = recipe.with_points(points)
     families: list = [posterior.family]
     fits = _cooled(train_key, posterior.view(target), families, objective, recipe.polishing_rate, recipe.num_polishing)
     return posterior if fits[0].status.kind == "diverged" else fits[0].posterior
