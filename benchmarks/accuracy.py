@@ -16,12 +16,11 @@ import numpy as np
 
 import ksivi
 
-from .accuracy_report import figure, table
+from .accuracy_report import OURS, figure, table
 from .criterion import Criterion
 from .development import Case, cases
 from .rivals import RIVALS
 
-OURS = "ksivi.fit"
 METHODS = (OURS, *RIVALS)
 _DRAW_SEED, _NUM_DRAWS = 10_000, 1_000
 
@@ -60,6 +59,7 @@ def _run_case(case: Case, wanted: list[tuple[str, int]], out: Path) -> None:
     criterion = Criterion(case.truth())
     for method, seed in wanted:
         record = {"case": case.name, "dim": case.target.dim, "method": method, "seed": seed}
+        record["held_out"] = case.held_out
         record |= _measure(case, criterion, method, seed)
         with out.open("a") as file:
             file.write(json.dumps(record) + "\n")

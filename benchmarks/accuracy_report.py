@@ -10,11 +10,22 @@ from ksivi.report.figures import new_figure
 from ksivi.report.style import save
 
 Record = dict[str, Any]
+OURS = "ksivi.fit"
 _WORST = 10.0
 
 
 def table(records: Sequence[Record], methods: Sequence[str]) -> str:
-    """A line a method: fits, the share that is accurate, seconds; and below, what our fits said of themselves."""
+    """Development set and held-out posteriors apart: a line a method, and what our fits said of themselves."""
+    parts = []
+    for title, held_out in (("development set", False), ("held out: no setting was chosen on these", True)):
+        rows = [record for record in records if record["held_out"] is held_out]
+        if rows:
+            parts += [title, *_lines(rows, methods), "", verdicts(rows), ""]
+    return "\n".join(parts)
+
+
+def _lines(records: Sequence[Record], methods: Sequence[str]) -> list[str]:
+    """Fits, the share that is accurate, seconds."""
     lines = [f"{'method':<12} {'posteriors':>10} {'fits':>5} {'accurate':>9} {'median s':>9} {'most s':>7}"]
     for method in methods:
         rows = [record for record in records if record["method"] == method]
@@ -23,19 +34,19 @@ def table(records: Sequence[Record], methods: Sequence[str]) -> str:
             names = len({row["case"] for row in rows})
             most, median = max(seconds), np.median(seconds)
             lines.append(f"{method:<12} {names:>10} {len(rows):>5} {share:>9.0%} {median:>9.0f} {most:>7.0f}")
-    return "\n".join([*lines, "", verdicts(records)])
+    return lines
 
 
 def verdicts(records: Sequence[Record]) -> str:
-    """How often trust was right, in a sentence."""
-    ours = [record for record in records if "trusted" in record]
+    """How often trust was right, in a sentence. A fit that raised an error is neither accurate nor silent."""
+    ours = [record for record in records if record["method"] == OURS]
     accurate = [row for row in ours if row["accurate"]]
-    silent = [row for row in ours if row["trusted"] and not row["accurate"]]
+    silent = [row for row in ours if row.get("trusted") and not row["accurate"]]
     doubted = sum(not row["trusted"] for row in accurate)
     where = ", ".join(sorted({row["case"] for row in silent})) or "none"
     return (
-        f"of {len(ours)} fits {len(accurate)} are accurate; {len(silent)} are trusted though not accurate ({where}); "
-        f"{doubted} are accurate though not trusted"
+        f"{OURS}: of {len(ours)} fits {len(accurate)} are accurate; {len(silent)} are trusted though not accurate "
+        f"({where}); {doubted} are accurate though not trusted"
     )
 
 

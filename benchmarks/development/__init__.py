@@ -1,5 +1,6 @@
 """The development set: posteriors that `ksivi.fit` is measured on, each with draws of its truth."""
 
+import dataclasses
 import functools
 
 import jax
@@ -17,7 +18,8 @@ def cases() -> list[Case]:
     """All that this machine has the data for, those last that no setting was chosen on."""
     problem_cases = [_of_problem(make()) for make in _TOYS]
     problem_cases += [_of_problem(problems.waveform()), _of_problem(problems.diffusion(dim=100))]
-    return [*posteriordb.cases(), *problem_cases, *exact.cases(), *models.cases(), *held_out.cases()]
+    unseen = [dataclasses.replace(case, held_out=True) for case in held_out.cases()]
+    return [*posteriordb.cases(), *problem_cases, *exact.cases(), *models.cases(), *unseen]
 
 
 def _of_problem(problem: problems.AbstractProblem) -> Case:

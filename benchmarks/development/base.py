@@ -22,6 +22,7 @@ class Case:
 
     - `target`: what a method is given.
     - `truth`: makes draws of the truth, on the scale that `view` gives.
+    - `held_out`: whether no setting was chosen on it.
     - `view`: key, posterior and n to draws on that scale; the target's own, unconstrained scale unless given.
     """
 
@@ -31,6 +32,7 @@ class Case:
     view: Callable[[Array, Posterior, int], Float[np.ndarray, "n d"]] = lambda key, posterior, n: np.asarray(
         posterior.sample(key, n)
     )
+    held_out: bool = False
 
 
 def exact(name: str, log_density: Callable, dim: int, draw: Callable[[Array], Array]) -> Case:

@@ -47,7 +47,7 @@ def witness_arrows(
     """
     pair = _as_pair(coordinates, posterior.dim)
     draw_key, *keys = jax.random.split(as_single_key(key), 3)
-    draws = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=_CELLS**2))
+    draws = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=1_000))
     found = [witness(k, target, posterior, num_samples=num_samples).shift(draws) for k in keys]
     first, second = (np.asarray(shift, np.float64)[:, pair] for shift in found)
     shown = np.asarray(draws, np.float64)[:, pair]
