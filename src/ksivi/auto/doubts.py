@@ -80,8 +80,9 @@ def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) ->
     turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
     steps = np.concatenate([np.diag(high - low), turned])
     steps = np.concatenate([steps, -steps])
-    near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (1e2, 1e4))
-    fine = np.isfinite(near) & np.isfinite(far)
+    middle, near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4))
+    # Where a scale grows along the way the density may rise again, from far below: that holds no mass.
+    fine = np.isfinite(near) & np.isfinite(far) & (far > middle - 2 * np.log(1e4))
     slopes = np.full(len(near), -np.inf)
     slopes[fine] = (far[fine] - near[fine]) / np.log(1e2)
     flat = slopes >= -1 - _MARGIN
