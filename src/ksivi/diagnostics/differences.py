@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 _TINY = 1e-30
 _ON_AVERAGE, _AT_WORST = 0.1, 0.3
-_FEWEST_BEYOND, _MOST_BEYOND = 0.004, 0.025
+_FEWEST_BEYOND, _MOST_BEYOND = 0.006, 0.02
 _LEVELS = (0.01, 0.05, 0.95, 0.99)
 
 
@@ -27,7 +27,7 @@ class Difference:
     tails: tuple[float, float]
 
     def is_small(self, error: float = 0.0) -> bool:
-        """Whether shifts and widths stay below 0.1 on average and 0.3 at worst, and tails between 0.4% and 2.5%.
+        """Whether shifts and widths stay below 0.1 on average and 0.3 at worst, and tails between 0.6% and 2%.
 
         **Arguments:**
 
