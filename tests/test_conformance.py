@@ -28,7 +28,7 @@ OBJECTIVES = {
     "sivi": lambda: ksivi.SIVI(100, 100),
     "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
     "uivi": lambda: ksivi.UIVI(100),
-    "jeffreys": lambda: ksivi.Jeffreys(ksivi.SIVI(100, 100), ksivi.MaximumLikelihood(exact_draws(), 100, 100)),
+    "jeffreys": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.
 STARTS = {"mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)}
@@ -52,8 +52,10 @@ SHORT = {
 }
 
 
-def exact_draws():
-    return jnp.asarray(np.random.default_rng(0).multivariate_normal(MEAN, COVARIANCE, size=2_000), float)
+def likelihood(dim):
+    """Of exact draws, of which the first coordinates are taken."""
+    points = np.random.default_rng(0).multivariate_normal(MEAN, COVARIANCE, size=2_000)[:, :dim]
+    return ksivi.MaximumLikelihood(jnp.asarray(points, float), 100, 100)
 
 
 def predict(x, inputs):
@@ -125,9 +127,11 @@ def test_methods_find_a_correlated_gaussian(name):
 def test_objectives_trace_once_and_repeat_themselves(name):
     make, calls = counted()
     start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, hidden=(8,))
+    options_of = {"dim": 2} if name == "jeffreys" else {}
 
     def train(seed, **options):
-        return ksivi.train(KEY, make(seed), start, (OBJECTIVES | STARTS)[name](), num_steps=12, **options)
+        objective = (OBJECTIVES | STARTS)[name](**options_of)
+        return ksivi.train(KEY, make(seed), start, objective, num_steps=12, **options)
 
     first = train(0)
     traced = len(calls)

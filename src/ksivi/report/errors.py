@@ -18,6 +18,7 @@ _CELLS = 14
 _FEWEST = 5
 """Draws in a cell that has an arrow."""
 _WRONG = "#c03a2b"
+_TINY = 1e-30
 
 
 def witness_arrows(
@@ -72,7 +73,7 @@ def _by_cell(
     mean = lambda values: np.array([values[index == i].mean(axis=0) for i in kept])  # noqa: E731
     arrows, noise = mean((first + second) / 2), mean(np.abs(first - second) / 2)
     size, spread = np.linalg.norm(arrows, axis=1), np.linalg.norm(noise, axis=1)
-    return mean(points), arrows, size**2 / (size**2 + spread**2)
+    return mean(points), arrows, size**2 / np.maximum(size**2 + spread**2, _TINY)
 
 
 def _draw(path, points, centres, arrows, certainty, names) -> None:
