@@ -3,12 +3,10 @@
 import dataclasses
 from typing import Literal, get_args
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..diagnostics import pareto_khat, truncated_weights
+from ..diagnostics import pareto_khat
 from ..families import Empirical
 from ..posterior import Posterior
 from ..targets import Target
@@ -48,9 +46,7 @@ def refined(key: PRNGKeyArray, target: Target, refine: Refinement, findings: Fin
     if refine == "hmc":
         draws, effective = moved.after, float(len(moved.after))
     else:
-        weights = truncated_weights(weighed.log_weights)
-        chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
-        draws, effective = weighed.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
+        draws, effective = weighed.resampled(key)
     by = _IN_WORDS[refine] + (f", k-hat {pareto_khat(weighed.log_weights):.2f}" if refine == "importance" else "")
     stored = Empirical(jnp.asarray(draws, jnp.result_type(float)))
     return Refined(by, Posterior.of(stored, target.unwhitened()), effective)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..diagnostics import importance, truncated_weights
+from ..diagnostics import importance
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit, Posterior
@@ -80,11 +80,10 @@ def polished(key: PRNGKeyArray, target: Target, posterior: Posterior, recipe: Re
     """
     weigh_key, choose_key, train_key = jax.random.split(key, 3)
     weighed = importance(weigh_key, target, posterior, num_samples=_NUM_WEIGHED, num_mixing=_NUM_MIXING)
-    weights = truncated_weights(weighed.log_weights)
-    if 1 / np.sum(weights**2) < 10 * FEWEST_A_DIMENSION * target.dim:
+    draws, effective = weighed.resampled(choose_key)
+    if effective < 10 * FEWEST_A_DIMENSION * target.dim:
         return posterior
-    chosen = jax.random.choice(choose_key, len(weights), (len(weights),), p=jnp.asarray(weights))
-    points = jnp.asarray(weighed.draws[np.asarray(chosen)], jnp.result_type(float))
+    points = jnp.asarray(draws, jnp.result_type(float))
     if posterior.coordinates is not None:
         points = jax.vmap(posterior.coordinates.inverse)(points)
     objective = recipe.with_points(points)

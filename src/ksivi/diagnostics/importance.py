@@ -3,6 +3,7 @@
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -55,6 +56,12 @@ class Importance:
         """About the standard error of a shift: √((n / effective − 1) / n)."""
         n = len(self.log_weights)
         return float(np.sqrt((n / self.effective_sample_size - 1) / n))
+
+    def resampled(self, key: PRNGKeyArray) -> tuple[Float[np.ndarray, "n d"], float]:
+        """As many draws, chosen by their truncated weights, and how many independent ones they are worth."""
+        weights = truncated_weights(self.log_weights)
+        chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
+        return self.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
 
     @property
     def effective_sample_size(self) -> float:
