@@ -95,6 +95,9 @@ def diffusion(preset: str) -> list[Cell]:
                 plan = paper_plan(method, "diffusion", dim)
                 cell = Training("diffusion", f"{dim}-{drift}-{method}", place, plan, 3, shown=("band",))
                 cells.append(cell)
+                if (dim, drift, method) == (200, "released", "ksivi-u"):
+                    longer = plan.but(num_steps=2 * plan.num_steps)
+                    cells.append(dataclasses.replace(cell, name=f"{cell.name}-longer", plan=longer, shown=()))
     return _in(preset, cells)
 
 

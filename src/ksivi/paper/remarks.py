@@ -12,7 +12,42 @@ _WAVEFORM = (
     "close half of the gap (the row of 40,000)."
 )
 
+_NOISE = (
+    "It is the noise of the scores: a minibatch of 100 rows stands for all, here as in the paper. On protein the "
+    "development error after 5,000 steps rises with the rate (4.95 at 0.0001, 5.22 at 0.001), and at 0.001 it falls "
+    "from 5.21 to 5.10 with minibatches of 400 rows (one run of each). It is not the posterior or the "
+    "family: in the paper's form SIVI, with the same family and minibatches, is at 3.702 on power and 4.470 on protein."
+)
+
+_HARDER_SPLITS = (
+    "The paper's number is of the released split, whose test rows are easier: from there to random splits SVGD, which "
+    "is the same method in both, goes from 3.893 to 4.150 (RMSE) on power and from 0.902 to 0.971 (NLL) on wine."
+)
+
 REMARKS: dict[str, str] = {
+    "diffusion/200-released-ksivi-u": (
+        "The u-statistic is slower here, and not there yet: after 200,000 steps instead of 100,000 three runs are at "
+        "0.0139, 0.0138 and 0.0133."
+    ),
+    "bnn/*-own-minibatches": (
+        "With a minibatch for each of the two batches of samples, as the paper has it, runs run away, and are measured "
+        "where they were stopped. The same runs with one minibatch for both, as in the released code, do not: they are "
+        "in the first column."
+    ),
+    "bnn/*-as-released": (
+        "The released settings, of which none is chosen: one learning rate, the weight of log p that the code marks, "
+        "pretraining on the development rows. With the rate and the weight chosen, the first column, most of the "
+        "difference is gone."
+    ),
+    "bnn/concrete-released-released-ksivi/rmse": (
+        "It is the released noise, in wrong units, which tempers the likelihood. With noise in the right units the "
+        "same method is at 5.079, SIVI at 4.964 and SGLD at 4.952; with the released noise all three are above 6.3. "
+        "It is not the settings: none of fifteen had a development error below 6.68."
+    ),
+    "bnn/power-released-*-ksivi/rmse": _NOISE,
+    "bnn/protein-*-ksivi": _NOISE,
+    "bnn/power-random-paper-ksivi": _HARDER_SPLITS,
+    "bnn/wine-random-paper-ksivi": _HARDER_SPLITS,
     "waveform/ksivi": _WAVEFORM,
     "waveform/step-sizes-ksivi/0.001/20000": _WAVEFORM,
     "waveform/step-sizes-ksivi/0.005/10000": (

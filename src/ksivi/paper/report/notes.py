@@ -35,7 +35,7 @@ class Notes:
         if ours is None or entry.paper is None:
             return ""
         judged, found = "ksivi" in entry.cell, verdict(ours, entry.paper, entry.decimals)
-        pointer = self._pointer(entry.path) if found == "✗" else ""
+        pointer = "" if found == "✓" else self._pointer(entry.path)
         if judged and found == "✗" and not pointer and entry.path not in self.unexplained:
             self.unexplained.append(entry.path)
         return (f" {found}" if judged else "") + pointer
