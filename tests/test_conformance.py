@@ -28,7 +28,8 @@ OBJECTIVES = {
     "sivi": lambda: ksivi.SIVI(100, 100),
     "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
     "uivi": lambda: ksivi.UIVI(100),
-    "jeffreys": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
+    "jeffreys, wake": lambda: ksivi.Jeffreys(ksivi.SIVI(100, 100), ksivi.Wake(100, 100)),
+    "jeffreys, points": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.
 STARTS = {"mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)}

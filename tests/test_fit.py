@@ -95,6 +95,20 @@ def test_a_start_has_the_modes_that_search_found():
     assert alone.draws is None
 
 
+def test_paths_get_off_steep_walls_and_reach_far_scales():
+    """Scales from 0.01 to 100, 20 of them from the origin: exp overflows at many starts, and L-BFGS alone is lost."""
+    scales = jnp.geomspace(0.01, 100.0, 6)
+    centres = 20 * scales * jnp.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+
+    def log_density(x):
+        y = (x - centres) / scales
+        return jnp.sum(y - jnp.exp(y))
+
+    found = search(jax.random.key(0), ksivi.Target(log_density, 6), 12)
+    at_mode = np.max(np.abs((found.points - centres) / scales), axis=1) < 0.1
+    assert at_mode.mean() > 0.75
+
+
 def _starts():
     return jnp.zeros((2, 3)), jnp.array([0.1, 1.0])
 
@@ -199,7 +213,7 @@ def test_an_earlier_fit_is_a_start_and_draws_can_be_refined():
     """From draws of half the width: both corrections widen them, and are named."""
     narrow = posterior_of(covariance=0.5 * COVARIANCE)
     width = lambda draws: np.log(np.asarray(draws).std(axis=0) / np.sqrt(np.diag(COVARIANCE)))  # noqa: E731
-    few = ksivi.Recipe(learning_rate=1e-6, chunk=20, num_polishing=0)
+    few = ksivi.Recipe(learning_rate=1e-6, chunk=20)
     for refine, tolerance in (("hmc", 0.1), ("importance", 0.15)):
         fit = ksivi.fit(KEY, gaussian(), init=narrow, refine=refine, num_steps=60, recipe=few, progress=False)
         assert fit.cost.steps == 60

@@ -2,6 +2,7 @@
 
 import itertools
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import ksivi
-from ksivi.families import MLP, Constant, DiagonalGaussian, GaussianMixing, SampledMixing
+from ksivi.families import MLP, Constant, DiagonalGaussian, GaussianMixing, SampledMixing, WideMixing
 
 KEY = jax.random.key(0)
 WEIGHT = np.array([[0.8, -0.3, 0.4], [0.2, 0.9, -0.5]])
@@ -193,6 +194,73 @@ def test_weights_do_not_depend_on_the_coordinates_of_training():
     results = [ksivi.diagnostics.importance(KEY, t, moved, num_samples=20_000) for t in (normal_target(), whitened)]
     np.testing.assert_allclose(results[0].log_weights, results[1].log_weights, rtol=1e-5)
     assert abs(results[0].log_evidence - LOG_CONSTANT) < 4 * results[0].log_evidence_error
+
+
+def test_a_wider_mixing_has_the_density_that_it_draws_from():
+    base = GaussianMixing(3)
+    wide = WideMixing(base, 1.5)
+    z = wide.sample(KEY, 100_000)
+    ratio = np.exp(np.asarray(jax.vmap(base.log_prob)(z) - jax.vmap(wide.log_prob)(z), np.float64))
+    assert ratio.max() <= 2 * (1 + 1e-5)
+    for values in (ratio, ratio * np.asarray(z)[:, 0] ** 2):
+        assert abs(values.mean() - 1) < 4 * values.std() / np.sqrt(len(values))
+
+
+def stretched(stretch, shift=0.0):
+    """q with z some times as wide, and moved: its mean, its covariance, and the target, with evidence 1."""
+    mean, covariance = OFFSET + shift * WEIGHT.sum(axis=0), stretch**2 * WEIGHT.T @ WEIGHT + np.diag(np.exp(LOG_VAR))
+    precision, centre = jnp.asarray(np.linalg.inv(covariance), float), jnp.asarray(mean, float)
+    constant = -0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    return mean, covariance, ksivi.Target(lambda x: constant - 0.5 * (x - centre) @ precision @ (x - centre), dim=3)
+
+
+def test_a_wider_proposal_keeps_the_evidence_and_makes_weights_light():
+    """Weights of q have no variance here; those of the wider proposal are bounded."""
+    target = stretched(1.6)[2]
+    plain, wide = (
+        ksivi.diagnostics.importance(KEY, target, posterior(), num_samples=20_000, widening=s) for s in (1.0, 2.0)
+    )
+    assert abs(wide.log_evidence) < 4 * wide.log_evidence_error
+    assert ksivi.diagnostics.pareto_khat(plain.log_weights) > 0.5
+    assert ksivi.diagnostics.pareto_khat(wide.log_weights) < 0.3
+    with pytest.raises(ValueError, match="widening must be one positive number, got 0"):
+        ksivi.diagnostics.importance(KEY, target, posterior(), widening=0)
+
+
+def test_wake_is_the_cross_entropy_and_its_gradient():
+    """−E_p log q = ½ (log |2πC| + tr C⁻¹Σ + (b − m)ᵀ C⁻¹ (b − m)) for p = N(m, Σ); its gradient in b is C⁻¹ (b − m)."""
+    mean, covariance, target = stretched(1.3, shift=0.3)
+    away = np.linalg.solve(COVARIANCE, OFFSET - mean)
+    exact = np.linalg.slogdet(2 * np.pi * COVARIANCE)[1] + np.trace(np.linalg.solve(COVARIANCE, covariance))
+    exact = 0.5 * (exact + (OFFSET - mean) @ away)
+    objective, family = ksivi.Wake(4_000, 2_000), linear_family()
+
+    @eqx.filter_jit
+    def once(key):
+        draws = objective.draw(key, target, family)
+        loss = lambda q: objective.loss(q, None, draws, target, 0)[0]  # noqa: E731
+        value, gradient = eqx.filter_value_and_grad(loss)(family)
+        return value, jax.tree.leaves(gradient.conditional.mean)[1]
+
+    values, gradients = jax.lax.map(once, jax.random.split(KEY, 50))
+    for found, expected in ((values, exact), (gradients, away)):
+        mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(50)
+        assert np.all(np.abs(mean - expected) < 4 * error + 0.003)  # K is finite, and weights sum to 1
+
+
+def test_jeffreys_refuses_a_share_that_is_none():
+    with pytest.raises(ValueError, match="share must be between 0 and 1, got 1"):
+        ksivi.Jeffreys(ksivi.SIVI(), ksivi.Wake(), share=1.0)
+    with pytest.raises(ValueError, match="share must be one positive number"):
+        ksivi.Jeffreys(ksivi.SIVI(), ksivi.Wake(), share=-0.5)
+
+
+def test_wake_refuses_what_has_no_density():
+    with pytest.raises(ValueError, match="Wake needs log-density values"):
+        ksivi.train(KEY, ksivi.Target.from_score(lambda x: -x, 3), linear_family(), ksivi.Wake(), num_steps=1)
+    unknown = linear_family(SampledMixing(lambda key: jax.random.normal(key, (2,))))
+    with pytest.raises(ValueError, match="a sampler but no log_density"):
+        ksivi.train(KEY, normal_target(), unknown, ksivi.Wake(), num_steps=1)
 
 
 def test_log_prob_estimates_the_exact_log_density():

@@ -5,7 +5,7 @@ from .auto import Recipe, fit
 from .families import SemiImplicit
 from .mcmc import MALA, NUTS, SGLD, reference_draws
 from .methods import run
-from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction
+from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
 from .targets import Target, from_numpyro
@@ -37,6 +37,7 @@ __all__ = [
     "SemiImplicit",
     "Status",
     "Target",
+    "Wake",
     "diagnostics",
     "families",
     "fit",

@@ -33,11 +33,10 @@ def moves(what: str, change: Difference, turned: Difference, error: float = 0.0)
     return None
 
 
-def weights_move(weighed: Importance, axes: Float[np.ndarray, "d d"]) -> str | None:
-    """Weights know what chains cannot see: the shares of separate modes."""
-    draws = weighed.draws @ axes
-    turned = difference(draws, draws, truncated_weights(weighed.log_weights))
-    return moves("importance weights", weighed.difference, turned, weighed.difference_error)
+def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]) -> str | None:
+    """Weights know what chains cannot see: the shares of separate modes, and narrow places."""
+    turned = difference(draws @ axes, weighed.draws @ axes, truncated_weights(weighed.log_weights))
+    return moves("importance weights", change, turned, weighed.difference_error)
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
@@ -50,14 +49,14 @@ def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
     return f"independent runs differ, and chains of HMC do not bring them together: {found}"
 
 
-def misses_modes(weighed: Importance, gaussians: Gaussians) -> str | None:
+def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str | None:
     """Gaussians found before training, whose evidence says that they hold mass, must hold as many draws."""
     usable = _usable(gaussians)
-    total = np.logaddexp(weighed.log_evidence, max((elbo for _, _, elbo in usable), default=-np.inf))
-    radius2 = _nine_tenths_of_chi2(weighed.draws.shape[1])
+    total = np.logaddexp(log_evidence, max((elbo for _, _, elbo in usable), default=-np.inf))
+    radius2 = _nine_tenths_of_chi2(draws.shape[1])
     for mean, root, elbo in usable:
         mass = np.exp(elbo - total)
-        inside = np.mean(_squared_distances(weighed.draws, mean, root) < radius2)
+        inside = np.mean(_squared_distances(draws, mean, root) < radius2)
         if mass >= _LEAST_MASS and inside < 0.25 * mass:
             return f"a mode with at least {mass:.0%} of the mass holds {inside:.1%} of the draws"
     return None

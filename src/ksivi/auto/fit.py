@@ -16,7 +16,7 @@ from ..training import ProgressBar, wanted
 from .gaussians import Gaussians, batch_and_match
 from .recipe import Recipe
 from .refine import Refinement, refined, require_refinement
-from .runs import Ending, final_loss, new_families, polished, train_runs
+from .runs import Ending, final_bound, new_families, train_runs
 from .search import Found, search
 from .start import Start, choose_start
 from .trust import Findings, examine
@@ -38,11 +38,11 @@ def fit(
 ) -> Fit:
     r"""Posterior draws without tuning, and a verdict on them.
 
-    Paths of L-BFGS find where the mass may be; Gaussians by batch and match find its scale, and their mixture rough
-    draws where one Gaussian is not enough; a semi-implicit family with σ(z) and an affine layer is fitted to those and
-    then trained on SIVI's bound, in two independent runs, until the loss has settled; in few dimensions the better one
-    is polished on Jeffreys' divergence, which mends its tails. Importance weights, chains of HMC that start from the
-    draws, the other run and the modes found at the start then say whether to trust it.
+    Paths of Rprop and L-BFGS find where the mass may be; Gaussians by batch and match find its scale, and their
+    mixture rough draws where one Gaussian is not enough; a semi-implicit family with σ(z) and an affine layer is fitted
+    to those and then trained on Jeffreys' divergence, in two independent runs, until the bound has settled. Importance
+    weights, chains of HMC that start from the draws, the other run and the modes found at the start then say whether
+    to trust the better one.
 
     **Arguments:**
 
@@ -93,7 +93,7 @@ def _fit(
     bar: ProgressBar | None,
 ) -> Fit:
     began, target = time.perf_counter(), target.unwhitened()
-    start_key, family_key, train_key, polish_key, examine_key, refine_key = jax.random.split(key, 6)
+    start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
     _say(bar, "fit: search")
     start, gaussians = _find_start(start_key, target, recipe)
     # The checks take about as long as the search did.
@@ -109,9 +109,6 @@ def _fit(
     if best.status.kind == "interrupted":
         return _interrupted(best)
     try:
-        if recipe.polishes(target.dim) and ending != "time" and best.status.kind != "diverged":
-            _say(bar, "fit: polishing")
-            best = dataclasses.replace(best, posterior=polished(polish_key, target, best.posterior, recipe))
         _say(bar, "fit: checks")
         findings = examine(examine_key, target, best.posterior, _rivals(fits), gaussians)
     except KeyboardInterrupt:
@@ -131,8 +128,8 @@ def _cost(fits: list[Fit], began: float) -> Cost:
 
 def _rivals(fits: list[Fit]) -> list[Posterior]:
     """The other runs, but for those astray: a good fit to a mode with 2% of the mass is at most 4 nats below."""
-    best = final_loss(fits[0])
-    return [fit.posterior for fit in fits[1:] if final_loss(fit) < best + _ASTRAY]
+    best = final_bound(fits[0])
+    return [fit.posterior for fit in fits[1:] if final_bound(fit) < best + _ASTRAY]
 
 
 def _interrupted(fit: Fit) -> Fit:

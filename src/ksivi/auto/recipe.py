@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._checks import as_count
 from ..families import MLP, DiagonalGaussian, GaussianMixing, SemiImplicit, Triangular
-from ..objectives import SIVI, Jeffreys, MaximumLikelihood
+from ..objectives import SIVI, Jeffreys, MaximumLikelihood, Wake
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,13 +19,11 @@ class Recipe:
     **Attributes:**
 
     - `num_runs`: independent runs, trained at once, of which the best is kept and all are compared.
-    - `num_samples`, `num_mixing`: N and K of SIVI's bound.
+    - `num_samples`, `num_mixing`: N and K of either half of the objective.
     - `hidden`: widths of the networks for μ(z) and σ(z).
     - `learning_rate`: until the loss has settled; a cosine to 0 follows.
     - `num_pretraining`: steps of the first stage, on Jeffreys' divergence with rough draws for points.
-    - `num_polishing`, `polishing_rate`: steps and first learning rate of the last stage, on Jeffreys' divergence with
-        the family's own draws for points.
-    - `max_steps`: at most, cooling included, polishing not.
+    - `max_steps`: at most, cooling included.
     - `chunk`: steps between looks.
     """
 
@@ -35,46 +33,49 @@ class Recipe:
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-3
     num_pretraining: int = 1_500
-    num_polishing: int = 1_000
-    polishing_rate: float = 1e-3
     max_steps: int = 7_000
     chunk: int = 500
 
     def __post_init__(self):
         for name in ("num_runs", "num_samples", "num_mixing", "max_steps", "chunk"):
             as_count(getattr(self, name), name)
-        for name in ("num_pretraining", "num_polishing"):
-            as_count(getattr(self, name), name, minimum=0)
+        as_count(self.num_pretraining, "num_pretraining", minimum=0)
 
     def mixing_dim(self, dim: int) -> int:
         """Of z: enough for as many independent shapes; near-Gaussian directions need none of them."""
         return min(max(dim, 4), 10)
 
-    def family(self, key: PRNGKeyArray, dim: int) -> SemiImplicit:
-        """Near N(0, I) in whitened coordinates, with a μ(z) that already spreads, and an affine layer."""
+    def family(self, key: PRNGKeyArray, dim: int, is_gaussian: bool) -> SemiImplicit:
+        """Near N(0, I) in whitened coordinates, with a μ(z) that already spreads, and an affine layer.
+
+        **Arguments:**
+
+        - `is_gaussian`: whether one Gaussian was nearly enough. Otherwise σ(z) starts small: maximum likelihood finds
+            separate modes with narrow parts, and stays at one wide blob with wide ones.
+        """
         mean_key, scale_key = jax.random.split(key)
         mixing_dim = self.mixing_dim(dim)
         widths = (mixing_dim, *self.hidden, dim)
         # silu has no bounds, where tanh cuts the tails of μ and σ.
         mean = MLP(mean_key, widths, jax.nn.silu).with_output(1.0, 0.0)
-        log_var = MLP(scale_key, widths, jax.nn.silu).with_output(0.1, 0.0)
+        log_var = MLP(scale_key, widths, jax.nn.silu).with_output(0.1, 0.0 if is_gaussian else -2.0)
         conditional = DiagonalGaussian(mean, log_var, min_log_var=-14.0)
         return SemiImplicit(GaussianMixing(mixing_dim), conditional, Triangular.identity(dim))
 
-    def objective(self) -> SIVI:
+    def objective(self) -> Jeffreys:
+        """Both divergences on the family's own draws: SIVI's bound alone leaves tails and narrow places out."""
+        return Jeffreys(self._bound(), Wake(self.num_samples, self.num_mixing, scale=1.75), share=0.75)
+
+    def first_objective(self, points: Float[Array, "n d"]) -> Jeffreys:
+        """Jeffreys' divergence on points. Maximum likelihood alone leaves a few draws anywhere: they cost nothing."""
+        return Jeffreys(self._bound(), MaximumLikelihood(points, self.num_samples, 2 * self.num_mixing))
+
+    def _bound(self) -> SIVI:
         return SIVI(self.num_samples, self.num_mixing)
 
     def fewest_steps(self, is_gaussian: bool) -> int:
         """Before the loss may count as settled: fewer where one Gaussian was nearly enough."""
         return 1_000 if is_gaussian else 2_000
-
-    def polishes(self, dim: int) -> bool:
-        """Maximum likelihood needs some z near every point: in many dimensions there are none."""
-        return dim <= 6 and self.num_polishing > 0
-
-    def with_points(self, points: Float[Array, "n d"]) -> Jeffreys:
-        """Jeffreys' divergence. Maximum likelihood alone leaves a few draws anywhere: they cost it nothing."""
-        return Jeffreys(self.objective(), MaximumLikelihood(points, self.num_samples, 2 * self.num_mixing))
 
     def num_starts(self, dim: int) -> int:
         """Fewer where each costs more."""

@@ -1,4 +1,4 @@
-"""Independent runs of one recipe: fitted to rough draws, trained until the loss has settled, cooled down, polished."""
+"""Independent runs of one recipe: fitted to rough draws, trained until the bound has settled, cooled down."""
 
 import dataclasses
 import functools
@@ -11,29 +11,27 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..diagnostics import importance
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
-from ..posterior import Fit, Posterior
+from ..posterior import Fit
 from ..targets import Target
 from ..training import Callback, Chunk, Run
 from .recipe import Recipe, optimizer
-from .start import FEWEST_A_DIMENSION, Start
+from .start import Start
 from .stopping import cooling_rates, has_settled
 
 Ending = Literal["settled", "steps", "time"]
 """What ended the training at the full rate."""
 
-_NUM_WEIGHED, _NUM_MIXING = 10_000, 1_000
-
 
 def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiImplicit]:
     """One for each run, fitted to the rough draws where there are some."""
     family_key, fit_key = jax.random.split(key)
-    families = [recipe.family(one, start.target.dim) for one in jax.random.split(family_key, recipe.num_runs)]
+    is_gaussian, keys = start.draws is None, jax.random.split(family_key, recipe.num_runs)
+    families = [recipe.family(one, start.target.dim, is_gaussian) for one in keys]
     if start.draws is None or recipe.num_pretraining == 0:
         return families
-    objective = recipe.with_points(start.draws)
+    objective = recipe.first_objective(start.draws)
     fits = _cooled(fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining)
     return [one.posterior.family for one in fits]  # type: ignore[misc]
 
@@ -70,31 +68,12 @@ def train_runs(
     show_rest = _expecting(show, run.step + num_cooling * chunk)
     for rate in cooling_rates(recipe.learning_rate, num_cooling):
         _advance(run, chunk, rate, show_rest)
-    return sorted(run.fits(), key=final_loss), ending  # type: ignore[return-value]
+    return sorted(run.fits(), key=final_bound), ending  # type: ignore[return-value]
 
 
-def polished(key: PRNGKeyArray, target: Target, posterior: Posterior, recipe: Recipe) -> Posterior:
-    """Trained on Jeffreys' divergence, with its own draws, resampled by their weights, for points.
-
-    SIVI's bound leaves the tails thin; this mends them. Where the weights leave too few draws, nothing is done.
-    """
-    weigh_key, choose_key, train_key = jax.random.split(key, 3)
-    weighed = importance(weigh_key, target, posterior, num_samples=_NUM_WEIGHED, num_mixing=_NUM_MIXING)
-    draws, effective = weighed.resampled(choose_key)
-    if effective < 10 * FEWEST_A_DIMENSION * target.dim:
-        return posterior
-    points = jnp.asarray(draws, jnp.result_type(float))
-    if posterior.coordinates is not None:
-        points = jax.vmap(posterior.coordinates.inverse)(points)
-    objective = recipe.with_points(points)
-    families: list = [posterior.family]
-    fits = _cooled(train_key, posterior.view(target), families, objective, recipe.polishing_rate, recipe.num_polishing)
-    return posterior if fits[0].status.kind == "diverged" else fits[0].posterior
-
-
-def final_loss(fit: Fit) -> float:
-    """Of the last steps; a run that diverged, or has none, comes last."""
-    losses = fit.history["loss"][-500:]
+def final_bound(fit: Fit) -> float:
+    """SIVI's bound over the last steps; a run that diverged, or has none, comes last."""
+    losses = fit.history["bound"][-500:]
     return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.mean(losses))
 
 
@@ -102,7 +81,7 @@ def _has_settled(run: Run, fewest_steps: int) -> bool:
     healthy = [i for i, trouble in enumerate(run.troubles) if trouble is None]
     if not healthy or not _can_go_on(run):
         return False
-    return has_settled(np.concatenate(run.records["loss"], axis=1)[healthy], fewest_steps)
+    return has_settled(np.concatenate(run.records["bound"], axis=1)[healthy], fewest_steps)
 
 
 def _num_cooling(step: int, chunk: int) -> int:

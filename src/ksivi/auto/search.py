@@ -1,4 +1,4 @@
-"""Where the mass may be: L-BFGS from many starts."""
+"""Where the mass may be: descents from many starts."""
 
 from typing import NamedTuple
 
@@ -12,6 +12,7 @@ from .._compile import one_shot
 from ..targets import Target
 
 _NARROW, _WIDE = 0.2, 2.0
+_HALVINGS, _FIRST_STEP, _LEAST_STEP, _MOST_STEP = 10, 1e-2, 1e-8, 1e6
 
 
 class Found(NamedTuple):
@@ -26,11 +27,46 @@ class Found(NamedTuple):
 
 
 @one_shot
-def search(key: PRNGKeyArray, target: Target, num_starts: int, num_steps: int = 300, num_early: int = 8) -> Found:
-    """L-BFGS on −log p from normal starts of several widths. Paths that leave the finite stop there."""
+def search(
+    key: PRNGKeyArray, target: Target, num_starts: int, num_signs: int = 100, num_steps: int = 300, num_early: int = 8
+) -> Found:
+    """Rprop, then L-BFGS, on −log p from normal starts of several widths. Paths that leave the finite stop there.
+
+    Rprop goes by the signs of the gradient, with a step for each coordinate: scales that differ by any factor, and
+    walls so steep that no line search gets off them, are nothing to it. L-BFGS then knows correlations.
+    """
     widths = jnp.linspace(_NARROW, _WIDE, num_starts)
     starts = widths[:, None] * jax.random.normal(key, (num_starts, target.dim))
-    return jax.vmap(lambda x: _descend(target, x, num_steps, num_early))(starts)
+
+    def path(start: Float[Array, " d"]) -> Found:
+        near = _by_signs(target, _where_finite(target, start), num_signs)
+        return _descend(target, near, num_steps, num_early)
+
+    return jax.vmap(path)(starts)
+
+
+def _where_finite(target: Target, start: Float[Array, " d"]) -> Float[Array, " d"]:
+    """The start, or the first of its halvings towards the origin where the density is finite."""
+    shares = jnp.append(0.5 ** jnp.arange(_HALVINGS), 0).astype(start.dtype)
+    points = shares[:, None] * start
+    return points[jnp.argmax(jnp.isfinite(jax.vmap(target.log_density)(points)))]
+
+
+def _by_signs(target: Target, start: Float[Array, " d"], num_steps: int) -> Float[Array, " d"]:
+    """The best point on a path of Rprop; from where the density is not finite it goes back there."""
+    optimizer = optax.rprop(_FIRST_STEP, min_step_size=_LEAST_STEP, max_step_size=_MOST_STEP)
+
+    def step(carry, _):
+        x, state, best, lowest = carry
+        value, gradient = jax.value_and_grad(lambda x: -target.log_density(x))(x)
+        better = value < lowest
+        best, lowest = jnp.where(better, x, best), jnp.where(better, value, lowest)
+        updates, state = optimizer.update(jnp.where(jnp.isfinite(gradient), gradient, 0), state, x)
+        return (jnp.where(jnp.isfinite(value), x + updates, best), state, best, lowest), None
+
+    first = (start, optimizer.init(start), start, jnp.asarray(jnp.inf, start.dtype))
+    (_, _, best, _), _ = lax.scan(step, first, None, length=num_steps)
+    return best
 
 
 def _descend(target: Target, start: Float[Array, " d"], num_steps: int, num_early: int) -> Found:

@@ -18,14 +18,15 @@ from ..diagnostics import (
     khat_threshold,
     movement,
     pareto_khat,
+    truncated_weights,
 )
 from ..posterior import Posterior
 from ..targets import Target
 from .doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, moves, runs_differ, weights_move
 from .gaussians import Gaussians
 
-_NUM_MIXING = 2_000
-_NUM_WEIGHED, _NUM_DRAWS = 2_000, 10_000
+_NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
+_NUM_DRAWS = 10_000
 _TINY = 1e-30
 
 
@@ -43,33 +44,37 @@ def examine(
     key: PRNGKeyArray, target: Target, best: Posterior, others: Sequence[Posterior], gaussians: Gaussians
 ) -> Findings:
     """Examines the best posterior; the others are independent runs to agree with."""
-    weigh_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 5)
+    weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
     try:
         draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
-        weighed = importance(weigh_key, target, best, num_samples=_NUM_WEIGHED, num_mixing=_NUM_MIXING)
+        size = {"num_samples": _NUM_WEIGHED, "num_mixing": _NUM_MIXING}
+        plain = importance(weigh_key, target, best, **size)
+        weighed = importance(wide_key, target, best, **size, widening=_WIDENING)
         moved = movement(move_key, target, best, num_chains=_num_chains(target.dim))
         # Found on half of the chains, tried on the other half.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
         return Findings({}, [f"the draws cannot be examined: {error}"])
-    khat, limit = pareto_khat(weighed.log_weights), khat_threshold(len(weighed.log_weights))
+    khats, limit = [pareto_khat(one.log_weights) for one in (plain, weighed)], khat_threshold(_NUM_WEIGHED)
+    is_light = khats[1] < limit
+    corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, gaussians))
     change = difference(draws, moved.after)
     apart, disagreements = _compare_runs(runs_key, target, draws, others)
     doubts = [
         moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes)),
-        weights_move(weighed, axes) if khat < limit else None,
+        weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
-        misses_modes(weighed, gaussians),
+        misses_modes(draws, weighed.log_evidence, gaussians),
         is_improper(target, draws, axes),
-        cannot_tell(weighed, khat < limit, memory),
+        cannot_tell(weighed, is_light, memory),
     ]
     diagnostics = {
-        "ELBO": f"{weighed.elbo:.2f} ± {weighed.elbo_error:.2f}",
+        "ELBO": f"{plain.elbo:.2f} ± {plain.elbo_error:.2f}",
         "log evidence": f"{weighed.log_evidence:.2f} ± {weighed.log_evidence_error:.2f}",
-        "Pareto k-hat": f"{khat:.2f}, K = {_NUM_MIXING:,}, at most {limit:.2f} for {len(weighed.log_weights):,} draws",
-        "effective share": f"{weighed.effective_sample_size / len(weighed.log_weights):.2f} of the weights",
-        "weights move": str(weighed.difference),
+        "Pareto k-hat": f"{khats[0]:.2f}, K = {_NUM_MIXING:,}, at most {limit:.2f} for {_NUM_WEIGHED:,} draws",
+        "effective share": f"{plain.effective_sample_size / _NUM_WEIGHED:.2f} of the weights",
+        "weights move": f"{corrected}; k-hat {khats[1]:.2f} with the mixing {_WIDENING:g} times as wide",
         "HMC moves": f"{change}; memory {memory:.2f}",
         "runs differ": "; ".join(str(one) for one in apart) or "no other run came near",
         "KSD²": str(discrepancy(ksd_key, target, best)),

@@ -2,17 +2,19 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_single_key
+from .._checks import as_count, as_positive, as_single_key
 from .._compile import one_shot
-from ..families import SemiImplicit
+from .._numerics import finite_or_nothing, truncated_weights
+from ..families import SemiImplicit, WideMixing
 from ..posterior import Posterior
-from ..targets import Target
+from ..targets import Affine, Target
 from .differences import Difference, difference
 
 _BLOCK = 100
@@ -70,7 +72,13 @@ class Importance:
 
 
 def importance(
-    key: PRNGKeyArray, target: Target, posterior: Posterior, *, num_samples: int = 10_000, num_mixing: int = 1_000
+    key: PRNGKeyArray,
+    target: Target,
+    posterior: Posterior,
+    *,
+    num_samples: int = 10_000,
+    num_mixing: int = 1_000,
+    widening: float = 1.0,
 ) -> Importance:
     r"""Weighs draws of a trained sampler by w = p(x) / q̂(x), q̂(x) = 1/(K+1) Σₖ q(x|zₖ), the z that made x among them.
 
@@ -84,6 +92,9 @@ def importance(
     - `posterior`: a trained sampler; stored draws have no density.
     - `num_samples`: draws, rounded up to hundreds, and at least 1,000, below which errors cannot be told.
     - `num_mixing`: K.
+    - `widening`: s. Above 1, half of the draws have a mixing that is s times as wide, `families.WideMixing`: they come
+        from where the sampler itself leaves tails and narrow places out, and weights that were heavy are light. The
+        ELBO is then that of the wider sampler.
 
     ```python
     result = ksivi.diagnostics.importance(jax.random.key(2), target, fit.posterior, num_samples=1_000)
@@ -100,19 +111,21 @@ def importance(
         raise ValueError(f"posterior must have the target's dim {target.dim}, got dim {posterior.dim}")
     as_count(num_samples, "num_samples", minimum=2)
     keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
-    draws, log_weights = _weigh(keys, target.unwhitened(), posterior, as_count(num_mixing, "num_mixing"))
+    wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
+    family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
+    num_mixing = as_count(num_mixing, "num_mixing")
+    draws, log_weights = _weigh(keys, target.unwhitened(), family, posterior.coordinates, num_mixing)
     return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
 
 
 @one_shot
 def _weigh(
-    keys: PRNGKeyArray, target: Target, posterior: Posterior, num_mixing: int
+    keys: PRNGKeyArray, target: Target, family: SemiImplicit, coordinates: Affine | None, num_mixing: int
 ) -> tuple[Float[Array, "b m d"], Float[Array, "b m"]]:
     def block(key: PRNGKeyArray) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-        assert isinstance(posterior.family, SemiImplicit)
-        x, log_q = posterior.family.sample_and_log_prob(key, _BLOCK, num_mixing)
-        if posterior.coordinates is not None:
-            x, log_q = jax.vmap(posterior.coordinates)(x), log_q - posterior.coordinates.log_det()
+        x, log_q = family.sample_and_log_prob(key, _BLOCK, num_mixing)
+        if coordinates is not None:
+            x, log_q = jax.vmap(coordinates)(x), log_q - coordinates.log_det()
         return x, jax.vmap(target.log_density)(x) - log_q
 
     return lax.map(block, keys)
@@ -134,24 +147,9 @@ def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> I
     )
 
 
-def truncated_weights(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Weights that sum to 1, cut at √n times their mean, so that none carries all; weights that are NaN count as 0.
-
-    Reference: Ionides, Truncated importance sampling, 2008.
-    """
-    finite = _or_nothing(log_weights)
-    weights = np.exp(finite - finite.max())
-    weights = np.minimum(weights, weights.mean() * np.sqrt(len(weights)))
-    return weights / weights.sum()
-
-
 def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
     """log 1/n Σ w, the estimate of the log evidence."""
-    return float(np.logaddexp.reduce(_or_nothing(log_weights)) - np.log(len(log_weights)))
-
-
-def _or_nothing(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    return np.where(np.isfinite(log_weights), log_weights, -np.inf)
+    return float(np.logaddexp.reduce(finite_or_nothing(log_weights)) - np.log(len(log_weights)))
 
 
 def _mean_and_error(blocks: Float[np.ndarray, "b m"]) -> tuple[float, float]:

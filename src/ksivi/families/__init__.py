@@ -4,7 +4,7 @@ from .conditional import DiagonalGaussian
 from .empirical import Empirical
 from .frozen import Frozen, groups, trainable
 from .layers import Triangular
-from .mixing import AbstractMixing, GaussianMixing, SampledMixing
+from .mixing import AbstractMixing, GaussianMixing, SampledMixing, WideMixing
 from .networks import MLP, Constant
 from .semi_implicit import SemiImplicit
 
@@ -19,6 +19,7 @@ __all__ = [
     "SampledMixing",
     "SemiImplicit",
     "Triangular",
+    "WideMixing",
     "groups",
     "trainable",
 ]

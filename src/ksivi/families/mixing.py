@@ -66,3 +66,27 @@ class SampledMixing(AbstractMixing):
         if self.log_density is None:
             raise ValueError("this mixing distribution has a sampler but no log_density")
         return self.log_density(z)
+
+
+class WideMixing(AbstractMixing):
+    r"""½ q(z) + ½ q(z / s) / sᵏ: every draw of q(z) at its density or half of it at least, and draws further out.
+
+    A family with this mixing proposes what the family itself leaves out, along its own shapes; weights against it
+    have lighter tails than weights against the family.
+    """
+
+    base: AbstractMixing
+    scale: Float[Array, ""]
+
+    def __init__(self, base: AbstractMixing, scale: float | Array):
+        self.base = base
+        self.scale = jnp.asarray(scale, jnp.result_type(float))
+
+    def sample(self, key, n, dtype=float):
+        base_key, wide_key = jax.random.split(key)
+        z, is_wide = self.base.sample(base_key, n, dtype), jax.random.bernoulli(wide_key, 0.5, (n, 1))
+        return jnp.where(is_wide, self.scale.astype(dtype), 1) * z
+
+    def log_prob(self, z):
+        wide = self.base.log_prob(z / self.scale) - len(z) * jnp.log(self.scale)
+        return jnp.logaddexp(self.base.log_prob(z), wide) - jnp.log(2.0)

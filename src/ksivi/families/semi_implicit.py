@@ -1,6 +1,5 @@
 """The semi-implicit family q(x) = ∫ q(x|z) q(z) dz."""
 
-import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
+from .._numerics import log_mean_exp
 from .conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
 from .layers import Triangular
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
@@ -131,13 +131,24 @@ class SemiImplicit(eqx.Module):
         x = place(mean, log_var, xi)[0]
         log_q = jax.vmap(log_normal)(xi, log_var)
         if len(others):
-            log_q = _log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
+            log_q = log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
         return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
 
     def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
         """log 1/m Σₖ q(x|zₖ) at given points and z, by matrix products: for training."""
         parameters = jax.vmap(self.conditional.parameters)(z)
-        return self._through_layer(x, lambda u: _log_mean_exp(log_normals(u, *parameters)))
+        return self._through_layer(x, lambda u: log_mean_exp(log_normals(u, *parameters)))
+
+    def log_parts(
+        self, x: Float[Array, "n d"], own: Float[Array, "n k"], others: Float[Array, "m k"]
+    ) -> Float[Array, "n 1+m"]:
+        """log q(x|z) at given points, for a z of its own, first, and for the others: for training."""
+        parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([own, others]))
+        (mean, means), (log_var, log_vars) = (jnp.split(part, [len(own)]) for part in parameters)
+        u = x if self.layer is None else self.layer.inverse(x)
+        of_own = jax.vmap(log_normal)((u - mean) * jnp.exp(-0.5 * log_var), log_var)
+        parts = jnp.concatenate([of_own[:, None], log_normals(u, means, log_vars)], axis=1)
+        return parts if self.layer is None else parts - self.layer.log_det()
 
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
@@ -151,7 +162,7 @@ class SemiImplicit(eqx.Module):
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
         mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
-        log_mixture = lambda point: _log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
+        log_mixture = lambda point: log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
         in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
         return self._through_layer(x.astype(self.dtype), in_blocks)
 
@@ -162,10 +173,6 @@ class SemiImplicit(eqx.Module):
     def _through_layer(self, x: Float[Array, "n d"], log_prob: Callable) -> Float[Array, " n"]:
         """The log density at x, given that before the layer."""
         return log_prob(x) if self.layer is None else log_prob(self.layer.inverse(x)) - self.layer.log_det()
-
-
-def _log_mean_exp(a: Float[Array, "n m"]) -> Float[Array, " n"]:
-    return jax.nn.logsumexp(a, axis=1) - math.log(a.shape[1])
 
 
 def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:

@@ -9,6 +9,7 @@ from .schedules import Annealing, Decay
 from .sivi import SIVI
 from .sivi_sm import SIVISM
 from .uivi import UIVI
+from .wake import Wake
 
 __all__ = [
     "KSIVI",
@@ -21,4 +22,5 @@ __all__ = [
     "Jeffreys",
     "MaximumLikelihood",
     "MeanPrediction",
+    "Wake",
 ]

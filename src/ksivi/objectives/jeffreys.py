@@ -1,60 +1,69 @@
-"""Jeffreys' divergence: SIVI's bound on the family's own draws, and maximum likelihood on points."""
+"""Jeffreys' divergence: both divergences between a family and its target, half and half."""
 
 from typing import NamedTuple
 
 import jax
+from jaxtyping import Array, Float, PyTree
 
+from .._checks import as_positive
 from .base import AbstractObjective
-from .likelihood import Draws as PointDraws
 from .likelihood import MaximumLikelihood
 from .sivi import SIVI
-from .sivi import Draws as OwnDraws
+from .sivi import Draws as ReverseDraws
+from .wake import Wake
 
 
 class Draws(NamedTuple):
     """The randomness of one step, of either half."""
 
-    own: OwnDraws
-    points: PointDraws
+    reverse: ReverseDraws
+    forward: PyTree
 
 
 class Jeffreys(AbstractObjective):
-    r"""Minimises ½ KL(q‖p) + ½ KL(points‖q), but for constants.
+    r"""Minimises (1 − a) KL(q‖p) + a KL(p‖q), but for constants; a = ½ is Jeffreys' divergence, but for its factor.
 
-    The first half alone keeps q where p is large and leaves its tails thin; the second, on points that are near to
-    draws of p, covers them, and is blurred by its finite K. Together they do neither. The points may be q's own draws,
-    resampled by their importance weights.
+    The first alone keeps q where p is large and leaves its tails thin and its narrow places empty; the second
+    covers them, but a few draws anywhere cost it nothing. Together they do neither. The first is recorded as `bound`:
+    it ranks fits, where the second, taken over what a fit has found, does not.
 
     **Arguments:**
 
     - `reverse`: SIVI's bound.
-    - `forward`: maximum likelihood on the points.
+    - `forward`: `Wake`, on q's own draws and their weights, or `MaximumLikelihood`, on points near to draws of p.
+    - `share`: a.
 
     ```python
-    points = jax.random.normal(jax.random.key(0), (1_000, 2))
-    objective = ksivi.Jeffreys(ksivi.SIVI(64, 256), ksivi.MaximumLikelihood(points, 64, 512))
+    objective = ksivi.Jeffreys(ksivi.SIVI(64, 256), ksivi.Wake(64, 256))
     ```
     """
 
     reverse: SIVI
-    forward: MaximumLikelihood
+    forward: Wake | MaximumLikelihood
+    share: Float[Array, ""]
+
+    def __init__(self, reverse: SIVI, forward: Wake | MaximumLikelihood, share: float | Array = 0.5):
+        self.reverse, self.forward = reverse, forward
+        self.share = as_positive(share, "share")
+        if not isinstance(share, jax.core.Tracer) and share >= 1:
+            raise ValueError(f"share must be between 0 and 1, got {share}")
 
     def init(self, key, target, family) -> None:
         self.reverse.init(key, target, family)
         self.forward.init(key, target, family)
 
     def draw(self, key, target, family) -> Draws:
-        own_key, points_key = jax.random.split(key)
-        return Draws(self.reverse.draw(own_key, target, family), self.forward.draw(points_key, target, family))
+        reverse_key, forward_key = jax.random.split(key)
+        return Draws(self.reverse.draw(reverse_key, target, family), self.forward.draw(forward_key, target, family))
 
     def prepare(self, state, draws, target, family, step):
         return state
 
     def loss(self, family, state, draws, target, step):
-        reverse, records = self.reverse.loss(family, None, draws.own, target, step)
-        forward, _ = self.forward.loss(family, None, draws.points, target, step)
-        return 0.5 * (reverse + forward), records
+        reverse, records = self.reverse.loss(family, None, draws.reverse, target, step)
+        forward, _ = self.forward.loss(family, None, draws.forward, target, step)
+        return (1 - self.share) * reverse + self.share * forward, records | {"bound": reverse}
 
     @property
     def score_evals(self) -> int:
-        return self.reverse.score_evals
+        return self.reverse.score_evals + self.forward.score_evals
