@@ -28,6 +28,7 @@ OBJECTIVES = {
     "sivi": lambda: ksivi.SIVI(100, 100),
     "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
     "uivi": lambda: ksivi.UIVI(100),
+    "wake": lambda: ksivi.Wake(100, 100),
     "jeffreys, wake": lambda: ksivi.Jeffreys(ksivi.SIVI(100, 100), ksivi.Wake(100, 100)),
     "jeffreys, points": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
 }
@@ -128,7 +129,7 @@ def test_methods_find_a_correlated_gaussian(name):
 def test_objectives_trace_once_and_repeat_themselves(name):
     make, calls = counted()
     start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, hidden=(8,))
-    options_of = {"dim": 2} if name == "jeffreys" else {}
+    options_of = {"dim": 2} if name == "jeffreys, points" else {}
 
     def train(seed, **options):
         objective = (OBJECTIVES | STARTS)[name](**options_of)

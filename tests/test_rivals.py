@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import ksivi
+from ksivi._numerics import truncated_weights
 from ksivi.families import MLP, Constant, DiagonalGaussian, GaussianMixing, SampledMixing, WideMixing
 
 KEY = jax.random.key(0)
@@ -248,11 +249,42 @@ def test_wake_is_the_cross_entropy_and_its_gradient():
         assert np.all(np.abs(mean - expected) < 4 * error + 0.003)  # K is finite, and weights sum to 1
 
 
-def test_jeffreys_refuses_a_share_that_is_none():
+def test_jeffreys_refuses_what_makes_no_divergence():
     with pytest.raises(ValueError, match="share must be between 0 and 1, got 1"):
         ksivi.Jeffreys(ksivi.SIVI(), ksivi.Wake(), share=1.0)
     with pytest.raises(ValueError, match="share must be one positive number"):
         ksivi.Jeffreys(ksivi.SIVI(), ksivi.Wake(), share=-0.5)
+    with pytest.raises(ValueError, match="reverse must have no annealing"):
+        ksivi.Jeffreys(ksivi.SIVI(annealing=ksivi.Annealing(horizon=100)), ksivi.Wake())
+
+
+def test_wake_goes_by_all_rows():
+    """Weights by a minibatch would be those of another posterior: at the exact one the gradient in log σ² is 0."""
+    y = np.random.default_rng(0).normal(0.3, 1, 1_000)
+    log_likelihood = lambda x, y: -0.5 * jnp.sum((y - x[0]) ** 2)  # noqa: E731
+    target = ksivi.Target.from_data(lambda x: 0.0, log_likelihood, jnp.asarray(y), dim=1, batch_size=50)
+    family = ksivi.SemiImplicit.location_scale(1, loc=float(y.mean()), log_var=float(-np.log(1_000)))
+    objective = ksivi.Wake(1_000, 1)
+    draws = objective.draw(KEY, target, family)
+    gradient = eqx.filter_grad(lambda q: objective.loss(q, None, draws, target, 0)[0])(family)
+    assert abs(float(gradient.conditional.log_var.value[0])) < 4 * np.sqrt(0.5 / 1_000)
+
+
+def test_wake_has_a_gradient_where_some_draws_have_no_density():
+    target = ksivi.Target(lambda x: jnp.where(x[0] > -0.5, -0.5 * jnp.sum(x**2), -jnp.inf), dim=3)
+    objective, family = ksivi.Wake(200, 50), linear_family()
+    draws = objective.draw(KEY, target, family)
+    value, gradient = eqx.filter_value_and_grad(lambda q: objective.loss(q, None, draws, target, 0)[0])(family)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((value, gradient)))
+
+
+def test_weights_are_cut_and_survive_what_is_not_finite():
+    for xp in (np, jnp):
+        weights = truncated_weights(xp.asarray([0.0, 10.0, xp.nan, -xp.inf] + [0.0] * 96))
+        assert weights[2] == weights[3] == 0
+        np.testing.assert_allclose(weights.sum(), 1, rtol=1e-5)
+        np.testing.assert_allclose(weights[1] / weights[0], 10 * np.mean([np.exp(10), *[1] * 97, 0, 0]), rtol=1e-3)
+        assert not truncated_weights(xp.full(5, -xp.inf)).any()
 
 
 def test_wake_refuses_what_has_no_density():

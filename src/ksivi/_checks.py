@@ -46,7 +46,8 @@ def as_positive(value: Any, name: str) -> Float[Array, ""]:
     """One positive finite number; traced values pass unseen."""
     if isinstance(value, bool | str) or value is None or np.shape(value) != ():
         raise ValueError(f"{name} must be one positive number, got {describe(value)}")
-    if not isinstance(value, jax.core.Tracer) and not (np.isfinite(value) and value > 0):
+    # By NumPy: within a trace even a comparison of known values is traced.
+    if not isinstance(value, jax.core.Tracer) and not 0 < np.asarray(value) < np.inf:
         raise ValueError(f"{name} must be one positive number, got {value}")
     return jnp.asarray(value, jnp.result_type(float))
 

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+_TINY = 1e-30
 Vector = TypeVar("Vector", Float[np.ndarray, " n"], Float[Array, " n"])
 
 
@@ -26,15 +27,16 @@ def log_mean_exp(a: Float[Array, "n m"]) -> Float[Array, " n"]:
 
 
 def truncated_weights(log_weights: Vector) -> Vector:
-    """Weights that sum to 1, cut at √n times their mean, so that none carries all; weights that are NaN count as 0.
+    """Weights that sum to 1, cut at √n times their mean. Those that are NaN count as 0; all do where none is finite.
 
     NumPy in, NumPy out; JAX in, JAX out. Reference: Ionides, Truncated importance sampling, 2008.
     """
     xp = log_weights.__array_namespace__()
     finite = finite_or_nothing(log_weights)
-    weights = xp.exp(finite - finite.max())
+    top = finite.max()
+    weights = xp.exp(finite - xp.where(xp.isfinite(top), top, 0))
     weights = xp.minimum(weights, weights.mean() * len(weights) ** 0.5)
-    return weights / weights.sum()
+    return weights / xp.maximum(weights.sum(), _TINY)
 
 
 def finite_or_nothing(log_weights: Vector) -> Vector:

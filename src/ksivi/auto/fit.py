@@ -177,8 +177,8 @@ def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> F
     if best.status.kind == "diverged":
         doubts.insert(0, f"training diverged: {best.status.reason}")
     ends = {
-        "settled": f"the loss settled after {steps}",
-        "steps": f"ran {steps}, after which the loss may still fall",
+        "settled": f"the bound settled after {steps}",
+        "steps": f"ran {steps}, after which the bound may still fall",
         "time": f"ran {steps}, as many as {budget:g} s allow on this machine; on another one the result differs",
     }
     status = Status("converged" if ending == "settled" else "step limit", ends[ending])

@@ -21,7 +21,7 @@ class Recipe:
     - `num_runs`: independent runs, trained at once, of which the best is kept and all are compared.
     - `num_samples`, `num_mixing`: N and K of either half of the objective.
     - `hidden`: widths of the networks for μ(z) and σ(z).
-    - `learning_rate`: until the loss has settled; a cosine to 0 follows.
+    - `learning_rate`: until the bound has settled; a cosine to 0 follows.
     - `num_pretraining`: steps of the first stage, on Jeffreys' divergence with rough draws for points.
     - `max_steps`: at most, cooling included.
     - `chunk`: steps between looks.
@@ -74,7 +74,7 @@ class Recipe:
         return SIVI(self.num_samples, self.num_mixing)
 
     def fewest_steps(self, is_gaussian: bool) -> int:
-        """Before the loss may count as settled: fewer where one Gaussian was nearly enough."""
+        """Before the bound may count as settled: fewer where one Gaussian was nearly enough."""
         return 1_000 if is_gaussian else 2_000
 
     def num_starts(self, dim: int) -> int:

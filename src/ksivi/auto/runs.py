@@ -45,11 +45,11 @@ def train_runs(
     deadline: float,
     show: Callback | None = None,
 ) -> tuple[list[Fit], Ending]:
-    """Chunks at the full rate until the loss has settled or time is up, then cooling; the better fits come first.
+    """Chunks at the full rate until the bound has settled or time is up, then cooling; the better fits come first.
 
     **Arguments:**
 
-    - `fewest_steps`: before the loss may count as settled.
+    - `fewest_steps`: before the bound may count as settled.
     - `deadline`: by `time.perf_counter`, for the end of the cooling.
     - `show`: is called after every chunk.
     """

@@ -30,39 +30,43 @@ class Found(NamedTuple):
 def search(
     key: PRNGKeyArray, target: Target, num_starts: int, num_signs: int = 100, num_steps: int = 300, num_early: int = 8
 ) -> Found:
-    """Rprop, then L-BFGS, on −log p from normal starts of several widths. Paths that leave the finite stop there.
+    """L-BFGS on −log p from normal starts of several widths, and again after Rprop, of which the better end counts.
 
     Rprop goes by the signs of the gradient, with a step for each coordinate: scales that differ by any factor, and
-    walls so steep that no line search gets off them, are nothing to it. L-BFGS then knows correlations.
+    walls so steep that no line search gets off them, are nothing to it. L-BFGS knows correlations. Paths that leave the
+    finite stop there.
     """
     widths = jnp.linspace(_NARROW, _WIDE, num_starts)
     starts = widths[:, None] * jax.random.normal(key, (num_starts, target.dim))
 
-    def path(start: Float[Array, " d"]) -> Found:
-        near = _by_signs(target, _where_finite(target, start), num_signs)
-        return _descend(target, near, num_steps, num_early)
-
-    return jax.vmap(path)(starts)
+    by_signs = jax.vmap(lambda x: _by_signs(target, _where_finite(target, x), num_signs))(starts)
+    paths = jax.vmap(lambda x: _descend(target, x, num_steps, num_early))(jnp.concatenate([by_signs, starts]))
+    after, alone = (Found(*parts) for parts in zip(*(jnp.split(part, 2) for part in paths), strict=True))
+    is_better = after.log_densities >= alone.log_densities
+    points = jnp.where(is_better[:, None], after.points, alone.points)
+    return Found(points, jnp.maximum(after.log_densities, alone.log_densities), alone.early)
 
 
 def _where_finite(target: Target, start: Float[Array, " d"]) -> Float[Array, " d"]:
     """The start, or the first of its halvings towards the origin where the density is finite."""
     shares = jnp.append(0.5 ** jnp.arange(_HALVINGS), 0).astype(start.dtype)
-    points = shares[:, None] * start
+    points = shares[:, None] * start[None]
     return points[jnp.argmax(jnp.isfinite(jax.vmap(target.log_density)(points)))]
 
 
 def _by_signs(target: Target, start: Float[Array, " d"], num_steps: int) -> Float[Array, " d"]:
-    """The best point on a path of Rprop; from where the density is not finite it goes back there."""
-    optimizer = optax.rprop(_FIRST_STEP, min_step_size=_LEAST_STEP, max_step_size=_MOST_STEP)
+    """The best point on a path of Rprop; from where the density is not finite it goes back there, with half steps."""
+    optimizer = optax.scale_by_rprop(_FIRST_STEP, min_step_size=_LEAST_STEP, max_step_size=_MOST_STEP)
 
     def step(carry, _):
         x, state, best, lowest = carry
         value, gradient = jax.value_and_grad(lambda x: -target.log_density(x))(x)
         better = value < lowest
         best, lowest = jnp.where(better, x, best), jnp.where(better, value, lowest)
+        fine = jnp.isfinite(value)
         updates, state = optimizer.update(jnp.where(jnp.isfinite(gradient), gradient, 0), state, x)
-        return (jnp.where(jnp.isfinite(value), x + updates, best), state, best, lowest), None
+        state = state._replace(step_sizes=jnp.where(fine, 1.0, 0.5).astype(x.dtype) * state.step_sizes)
+        return (jnp.where(fine, x - updates, best), state, best, lowest), None
 
     first = (start, optimizer.init(start), start, jnp.asarray(jnp.inf, start.dtype))
     (_, _, best, _), _ = lax.scan(step, first, None, length=num_steps)

@@ -17,7 +17,7 @@ _FAR_BELOW = 8.0
 _WORTH_MORE = 0.1
 """Nats by which a mixture must beat its best Gaussian to be started from."""
 _DRAWS, _KEPT = 300, 3_000
-FEWEST_A_DIMENSION = 10
+_FEWEST_A_DIMENSION = 10
 """Effective draws a dimension, below which weighted draws say nothing about a shape."""
 
 
@@ -49,7 +49,7 @@ def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Sta
     weights, log_evidence = truncated_weights(log_weights), log_mean_weight(log_weights)
     elbo = float(usable.elbos[best])
     effective = 1 / np.sum(weights**2)
-    if log_evidence - elbo < _WORTH_MORE or effective < FEWEST_A_DIMENSION * target.dim:
+    if log_evidence - elbo < _WORTH_MORE or effective < _FEWEST_A_DIMENSION * target.dim:
         return Start(target.whitened(usable.means[best], usable.roots[best]), None, elbo, log_evidence)
     loc, root = _moments(x, weights)
     chosen = np.asarray(jax.random.choice(choose_key, len(x), (_KEPT,), p=jnp.asarray(weights)))

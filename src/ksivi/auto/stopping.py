@@ -1,4 +1,4 @@
-"""When to stop: once the loss surely falls no more than a little."""
+"""When to stop: once the bound surely changes no more than a little."""
 
 import math
 
@@ -6,20 +6,21 @@ import numpy as np
 from jaxtyping import Float
 
 _TOLERANCE = 0.02
-"""Nats that the loss may still fall over one window."""
+"""Nats that the bound may still change over one window."""
 _CERTAINTY = 2.0
-"""Standard errors by which a fall must be ruled out."""
+"""Standard errors by which a change must be ruled out."""
 
 
 def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
-    r"""Whether a larger fall than the tolerance is ruled out, for every run.
+    r"""Whether a larger change than the tolerance is ruled out, for every run.
 
     The last third of the steps is compared with the third before,
 
-        fall + 2 standard errors < tolerance,   fall = mean of the earlier third − mean of the last,
+        |change| + 2 standard errors < tolerance,   change = mean of the last third − mean of the one before,
 
-    so that noise alone never stops a run: it makes the windows longer until the question can be answered. A loss
-    that is flat from the start, as for a Gaussian target, is settled after the fewest steps.
+    so that noise alone never stops a run: it makes the windows longer until the question can be answered. A bound
+    that is flat from the start, as for a Gaussian target, is settled after the fewest steps. One that rises is not:
+    the family is still spreading to where the target is.
 
     **Arguments:**
 
@@ -31,9 +32,9 @@ def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
     if num_steps < fewest:
         return False
     last, before = losses[:, -window:], losses[:, -2 * window : -window]
-    fall = before.mean(axis=1) - last.mean(axis=1)
+    change = last.mean(axis=1) - before.mean(axis=1)
     error = np.sqrt((before.var(axis=1) + last.var(axis=1)) / window)
-    return bool(np.all(fall + _CERTAINTY * error < _TOLERANCE))
+    return bool(np.all(np.abs(change) + _CERTAINTY * error < _TOLERANCE))
 
 
 def cooling_rates(rate: float, num_chunks: int) -> list[float]:

@@ -26,6 +26,7 @@ from .doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, mov
 from .gaussians import Gaussians
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
+"""Weights of draws with a mixing so much wider decide; those of the sampler itself are shown."""
 _NUM_DRAWS = 10_000
 _TINY = 1e-30
 

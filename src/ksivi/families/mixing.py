@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import _archive
-from .._checks import as_count
+from .._checks import as_count, as_positive
 
 
 class AbstractMixing(eqx.Module):
@@ -69,10 +69,14 @@ class SampledMixing(AbstractMixing):
 
 
 class WideMixing(AbstractMixing):
-    r"""½ q(z) + ½ q(z / s) / sᵏ: every draw of q(z) at its density or half of it at least, and draws further out.
+    r"""½ q(z) + ½ q(z / s) / sᵏ: at least half the density of q(z) everywhere, and draws further out.
 
     A family with this mixing proposes what the family itself leaves out, along its own shapes; weights against it
-    have lighter tails than weights against the family.
+    have lighter tails than weights against the family. It is for proposals, and is not saved.
+
+    ```python
+    mixing = ksivi.families.WideMixing(ksivi.families.GaussianMixing(3), scale=1.5)
+    ```
     """
 
     base: AbstractMixing
@@ -80,7 +84,7 @@ class WideMixing(AbstractMixing):
 
     def __init__(self, base: AbstractMixing, scale: float | Array):
         self.base = base
-        self.scale = jnp.asarray(scale, jnp.result_type(float))
+        self.scale = as_positive(scale, "scale")
 
     def sample(self, key, n, dtype=float):
         base_key, wide_key = jax.random.split(key)

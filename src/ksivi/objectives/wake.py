@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, Int, Scalar
+from jaxtyping import Array, Float, Scalar
 
 from .._checks import as_count, as_positive
 from .._numerics import log_mean_exp, truncated_weights
@@ -16,12 +16,11 @@ from .records import record
 
 
 class Draws(NamedTuple):
-    """The randomness of one step: mixing variables, noise, auxiliary mixing variables, rows of data."""
+    """The randomness of one step: mixing variables, noise, auxiliary mixing variables."""
 
     z: Float[Array, "n k"]
     xi: Float[Array, "n d"]
     others: Float[Array, "m k"]
-    rows: Int[Array, " b"] | None
 
 
 class Wake(AbstractObjective):
@@ -32,9 +31,10 @@ class Wake(AbstractObjective):
         x ~ m(x) = ∫ q(x|z) m(z) dz,   w = p(x) / m(x),   loss = −Σ w log q(x) / Σ w
 
     with x and w held constant. m(x) and q(x) are means of q(x|zₖ) and of q(x|zₖ) q(zₖ)/m(zₖ) over K draws of m(z) and
-    the z that made x: some z is near every point, in any dimension. The other divergence, `SIVI`'s, leaves tails and
-    narrow places out; this one covers them as far as the wider mixing reaches. Alone it drifts where weights are poor:
-    use both, `Jeffreys`.
+    the z that made x. The other divergence, `SIVI`'s, leaves tails and narrow places out; this one covers them as far
+    as the wider mixing reaches, with a σ that is a little too wide for finite K. Alone it drifts where weights are
+    poor: use both, `Jeffreys`. Of a target with data it uses all rows: weights by a minibatch are those of another
+    posterior.
 
     **Arguments:**
 
@@ -64,28 +64,28 @@ class Wake(AbstractObjective):
         jax.eval_shape(lambda key: family.mixing.log_prob(family.mixing.sample(key, 1)[0]), key)
 
     def draw(self, key, target, family) -> Draws:
-        z_key, xi_key, mixing_key, rows_key = jax.random.split(key, 4)
+        z_key, xi_key, mixing_key = jax.random.split(key, 3)
         wide = WideMixing(family.mixing, self.scale)
         z = wide.sample(z_key, self.num_samples, family.dtype)
         xi = jax.random.normal(xi_key, (self.num_samples, family.dim), family.dtype)
         others = wide.sample(mixing_key, self.num_mixing, family.dtype)
-        return Draws(z, xi, others, target.draw_rows(rows_key))
+        return Draws(z, xi, others)
 
     def prepare(self, state, draws, target, family, step):
         return state
 
     def loss(self, family, state, draws, target, step):
         x = lax.stop_gradient(family.transport((draws.z, draws.xi))[0])
+        log_p, score = jax.vmap(target.log_density_and_score)(x)
+        # Where p is 0 the point may be anywhere, and has no weight: it must not reach the gradient, where 0 · ∞ is NaN.
+        x = jnp.where(jnp.isfinite(log_p)[:, None], x, 0)
         parts = family.log_parts(x, draws.z, draws.others)
         ratios = jax.vmap(lambda z: self._log_ratio(family, z))
-        of_own, of_others = ratios(draws.z)[:, None], ratios(draws.others)[None]
-        of_others = jnp.broadcast_to(of_others, (len(x), self.num_mixing))
-        log_m, log_q = (log_mean_exp(a) for a in (parts, parts + jnp.concatenate([of_own, of_others], axis=1)))
-        log_p, score = jax.vmap(target.on_rows(draws.rows).log_density_and_score)(x)
+        of_others = jnp.broadcast_to(ratios(draws.others)[None], (len(x), self.num_mixing))
+        log_ratios = jnp.concatenate([ratios(draws.z)[:, None], of_others], axis=1)
+        log_m, log_q = log_mean_exp(parts), log_mean_exp(parts + log_ratios)
         weights = truncated_weights(lax.stop_gradient(log_p - log_m))
-        # Points without weight may have any density, and 0 · ∞ is not 0.
-        terms = weights * jnp.where(weights > 0, log_q, 0)
-        return -jnp.sum(terms), record(x, score, x, None)
+        return -jnp.sum(weights * log_q), record(x, score, x, None)
 
     def _log_ratio(self, family: SemiImplicit, z: Float[Array, " k"]) -> Scalar:
         """log q(z) / m(z)."""

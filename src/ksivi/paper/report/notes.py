@@ -9,7 +9,7 @@ from .shelf import Entry, Spread
 RULE = (
     "Marks compare KSIVI's numbers with the paper's, rounded as the paper rounds. ✓: our mean is at least as good. "
     "≈: it is not, but our mean less one standard deviation is: over the runs, together with that over redraws where a "
-    "number is a distance between samples. ✗: that is not as good either; a footnote says why where we know."
+    "number is a distance between samples. ✗: that is not as good either. A footnote says why where we know."
 )
 
 
