@@ -96,7 +96,7 @@ def test_a_start_has_the_modes_that_search_found():
 
 
 def test_paths_get_off_steep_walls_and_reach_far_scales():
-    """Scales from 0.01 to 100, 20 of them from the origin: exp overflows at many starts, and L-BFGS alone is lost."""
+    """Scales from 0.01 to 100, 20 of them from the origin: exp overflows at many starts, where L-BFGS alone is lost."""
     scales = jnp.geomspace(0.01, 100.0, 6)
     centres = 20 * scales * jnp.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
 
@@ -105,8 +105,8 @@ def test_paths_get_off_steep_walls_and_reach_far_scales():
         return jnp.sum(y - jnp.exp(y))
 
     found = search(jax.random.key(0), ksivi.Target(log_density, 6), 12)
-    at_mode = np.max(np.abs((found.points - centres) / scales), axis=1) < 0.1
-    assert at_mode.mean() > 0.75
+    away = (np.asarray(found.points) - np.asarray(centres)) / np.asarray(scales)
+    assert np.mean(np.max(np.abs(away), axis=1) < 0.1) > 0.9
 
 
 def _starts():
