@@ -73,7 +73,7 @@ def train_runs(
 
 def final_bound(fit: Fit) -> float:
     """SIVI's bound over the last steps; a run that diverged, or has none, comes last."""
-    losses = fit.history["bound"][-500:]
+    losses = fit.history.get("bound", np.zeros(0))[-500:]
     return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.mean(losses))
 
 

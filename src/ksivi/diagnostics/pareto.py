@@ -40,6 +40,6 @@ def _fit_shape(x: Float[np.ndarray, " m"]) -> float:
     b = 1 / x[-1] + (1 - np.sqrt((len(grid)) / (grid - 0.5))) / (3 * quarter)
     shapes = np.mean(np.log1p(-b[:, None] * x[None]), axis=1)
     log_likelihood = m * (np.log(-b / shapes) - shapes - 1)
-    weights = 1 / np.sum(np.exp(log_likelihood[None] - log_likelihood[:, None]), axis=1)
-    shape = np.mean(np.log1p(-np.sum(b * weights) * x))
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    shape = np.mean(np.log1p(-np.sum(b * weights) / weights.sum() * x))
     return float((m * shape + 10 * 0.5) / (m + 10))

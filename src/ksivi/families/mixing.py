@@ -87,8 +87,8 @@ class WideMixing(AbstractMixing):
         self.scale = as_positive(scale, "scale")
 
     def sample(self, key, n, dtype=float):
-        base_key, wide_key = jax.random.split(key)
-        z, is_wide = self.base.sample(base_key, n, dtype), jax.random.bernoulli(wide_key, 0.5, (n, 1))
+        # At scale 1 these are the draws of the base.
+        z, is_wide = self.base.sample(key, n, dtype), jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5, (n, 1))
         return jnp.where(is_wide, self.scale.astype(dtype), 1) * z
 
     def log_prob(self, z):
