@@ -121,6 +121,33 @@ def skewed(dim: int = 8) -> Case:
     return exact(f"skewed-{dim}", log_density, dim, lambda key: jax.random.loggamma(key, shapes))
 
 
+def circle_of_modes(num: int = 8, radius: float = 4.0, sd: float = 0.4) -> Case:
+    """Equal Gaussians on a circle, with hardly any mass between them."""
+    angles = 2 * np.pi * np.arange(num) / num
+    means = jnp.asarray(radius * np.stack([np.cos(angles), np.sin(angles)], axis=1))
+
+    def draw(key):
+        which_key, normal_key = jax.random.split(key)
+        return means[jax.random.randint(which_key, (), 0, num)] + sd * jax.random.normal(normal_key, (2,))
+
+    return exact("circle-of-8", lambda x: logsumexp(jnp.sum(norm.logpdf(x, means, sd), axis=1)), 2, draw)
+
+
+def far_scales(dim: int = 12) -> Case:
+    """Independent, slightly skewed coordinates of scales from 0.01 to 100, some twenty scales from the origin."""
+    scales = jnp.geomspace(0.01, 100.0, dim)
+    centres = scales * jnp.linspace(-20.0, 20.0, dim)
+
+    def log_density(x):
+        y = (x - centres) / scales
+        return jnp.sum(5 * y - 5 * jnp.exp(y))
+
+    def draw(key):
+        return centres + scales * (jax.random.loggamma(key, 5.0, (dim,)) - jnp.log(5.0))
+
+    return exact("far-scales-12", log_density, dim, draw)
+
+
 def cases() -> list[Case]:
     return [
         funnel(10),
@@ -132,4 +159,6 @@ def cases() -> list[Case]:
         chained_bananas(6),
         correlated_gaussian(50, 1e4),
         skewed(8),
+        circle_of_modes(),
+        far_scales(),
     ]

@@ -1,4 +1,4 @@
-"""Posteriors that no setting of `fit` was chosen on: one dimension, many modes, far scales, sharp bends, simplices."""
+"""Posteriors that no setting of `fit` was chosen on: one dimension, two modes, sharp bends, regressions, simplices."""
 
 import jax
 import jax.numpy as jnp
@@ -18,18 +18,6 @@ def log_gamma() -> Case:
     return exact("log-gamma-1", lambda x: 2 * x[0] - jnp.exp(x[0]), 1, lambda key: jax.random.loggamma(key, 2.0, (1,)))
 
 
-def circle_of_modes(num: int = 8, radius: float = 4.0, sd: float = 0.4) -> Case:
-    """Equal Gaussians on a circle, with hardly any mass between them."""
-    angles = 2 * np.pi * np.arange(num) / num
-    means = jnp.asarray(radius * np.stack([np.cos(angles), np.sin(angles)], axis=1))
-
-    def draw(key):
-        which_key, normal_key = jax.random.split(key)
-        return means[jax.random.randint(which_key, (), 0, num)] + sd * jax.random.normal(normal_key, (2,))
-
-    return exact("circle-of-8", lambda x: logsumexp(jnp.sum(norm.logpdf(x, means, sd), axis=1)), 2, draw)
-
-
 def two_modes(dim: int = 10, gap: float = 6.0) -> Case:
     """Gaussians of weights 0.65 and 0.35, six standard deviations apart along the diagonal."""
     mean, log_weights = jnp.full(dim, gap / 2 / dim**0.5), jnp.log(jnp.array([0.65, 0.35]))
@@ -44,21 +32,6 @@ def two_modes(dim: int = 10, gap: float = 6.0) -> Case:
         return sign * mean + jax.random.normal(normal_key, (dim,))
 
     return exact("two-modes-10", log_density, dim, draw)
-
-
-def far_scales(dim: int = 12) -> Case:
-    """Independent, slightly skewed coordinates of scales from 0.01 to 100, some twenty scales from the origin."""
-    scales = jnp.geomspace(0.01, 100.0, dim)
-    centres = scales * jnp.linspace(-20.0, 20.0, dim)
-
-    def log_density(x):
-        y = (x - centres) / scales
-        return jnp.sum(5 * y - 5 * jnp.exp(y))
-
-    def draw(key):
-        return centres + scales * (jax.random.loggamma(key, 5.0, (dim,)) - jnp.log(5.0))
-
-    return exact("far-scales-12", log_density, dim, draw)
 
 
 def twisted(dim: int = 4, bend: float = 1.0) -> Case:
@@ -127,9 +100,7 @@ def slopes() -> Case:
 def cases() -> list[Case]:
     return [
         log_gamma(),
-        circle_of_modes(),
         two_modes(),
-        far_scales(),
         twisted(),
         robust_regression(),
         category_shares(),
