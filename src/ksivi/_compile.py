@@ -13,6 +13,9 @@ Function = TypeVar("Function", bound=Callable)
 _KEPT = 8
 """Programs of one function, each for other static arguments or shapes."""
 _LITTLE = {"xla_backend_optimization_level": 1}
+_IN_ORDER = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+"""One operation after another. By default XLA runs those that do not depend on each other at once, and two batches of
+matrix decompositions that do so wait for good for threads which the other one holds."""
 
 
 class _Result(eqx.Module):
@@ -31,21 +34,21 @@ def jit(function: Function, briefly: bool = False) -> Function:
     """
 
     @functools.lru_cache(maxsize=_KEPT)
-    def program(tree: Any, static: tuple[Any, ...], kinds: Any, quick: bool) -> Callable[[list], _Result]:
+    def program(tree: Any, static: tuple[Any, ...], kinds: Any, options: tuple) -> Callable[[list], _Result]:
         def run(arrays: list[Array | None]) -> _Result:
             args, kwargs = _join(tree, arrays, static)
             result = _split(function(*args, **kwargs))
             return _Result(result[0], result[1:])
 
         run.__name__ = run.__qualname__ = function.__name__
-        return jax.jit(run, compiler_options=_LITTLE if quick else None)
+        return jax.jit(run, compiler_options=dict(options) or None)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays, tree, static = _split((args, kwargs))
         nested = any(isinstance(array, jax.core.Tracer) for array in arrays)
-        quick = briefly and jax.default_backend() == "cpu" and not nested
-        result = program(tree, static, _kinds(arrays, static), quick)(arrays)
+        options = () if nested else _options(briefly)
+        result = program(tree, static, _kinds(arrays, static), options)(arrays)
         return _join(result.rest[0], result.arrays, result.rest[1])
 
     call.programs = lambda: program.cache_info().currsize  # type: ignore[attr-defined]
@@ -58,6 +61,12 @@ def one_shot(function: Function) -> Function:
     Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
     """
     return jit(function, briefly=True)
+
+
+def _options(briefly: bool) -> tuple[tuple[str, Any], ...]:
+    if jax.default_backend() != "cpu":
+        return ()
+    return tuple((_IN_ORDER | (_LITTLE if briefly else {})).items())
 
 
 def _split(tree: PyTree) -> tuple[list[Array | None], Any, tuple[Any, ...]]:

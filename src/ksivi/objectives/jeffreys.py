@@ -3,14 +3,11 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from .._checks import as_positive
 from .base import AbstractObjective
 from .likelihood import MaximumLikelihood
-from .records import Aux
 from .sivi import SIVI
 from .sivi import Draws as ReverseDraws
 from .wake import Wake
@@ -66,20 +63,9 @@ class Jeffreys(AbstractObjective):
 
     def loss(self, family, state, draws, target, step):
         reverse, records = self.reverse.loss(family, None, draws.reverse, target, step)
-        forward, _ = self.forward.loss(family, None, _after(records, draws.forward), target, step)
+        forward, _ = self.forward.loss(family, None, draws.forward, target, step)
         return (1 - self.share) * reverse + self.share * forward, records | {"bound": reverse}
 
     @property
     def score_evals(self) -> int:
         return self.reverse.score_evals + self.forward.score_evals
-
-
-def _after(records: Aux, draws: PyTree) -> PyTree:
-    """The draws, which have to wait for the records.
-
-    Two evaluations of one target at once can lock XLA's CPU for good: batches of matrix decompositions each wait for
-    threads that the other holds. Adding 0 times a number is a dependence that no compiler removes.
-    """
-    nothing = 0 * lax.stop_gradient(jnp.sum(jnp.stack(list(records.values()))))
-    wait = lambda a: a + nothing.astype(a.dtype) if jnp.issubdtype(a.dtype, jnp.floating) else a  # noqa: E731
-    return jax.tree.map(wait, draws)
