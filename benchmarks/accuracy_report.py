@@ -44,9 +44,10 @@ def verdicts(records: Sequence[Record]) -> str:
     silent = [row for row in ours if row.get("trusted") and not row["accurate"]]
     doubted = sum(not row["trusted"] for row in accurate)
     where = ", ".join(sorted({row["case"] for row in silent})) or "none"
+    lasting = sum(bool(row["failures_of_many"]) for row in silent)
     return (
         f"{OURS}: of {len(ours)} fits {len(accurate)} are accurate; {len(silent)} are trusted though not accurate "
-        f"({where}); {doubted} are accurate though not trusted"
+        f"({where}), {lasting} of them also by 20,000 draws; {doubted} are accurate though not trusted"
     )
 
 

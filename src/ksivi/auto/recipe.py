@@ -19,7 +19,7 @@ class Recipe:
     **Attributes:**
 
     - `num_runs`: independent runs, trained at once, of which the best is kept and all are compared.
-    - `num_samples`, `num_mixing`: N and K of either half of the objective.
+    - `num_samples`: N of `Wake`; SIVI's bound, whose scores are what costs, has half as many.
     - `hidden`: widths of the networks for μ(z) and σ(z).
     - `learning_rate`: until the bound has settled; a cosine to 0 follows.
     - `num_pretraining`: steps of the first stage, on Jeffreys' divergence with rough draws for points.
@@ -29,15 +29,14 @@ class Recipe:
 
     num_runs: int = 2
     num_samples: int = 64
-    num_mixing: int = 256
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-3
     num_pretraining: int = 1_500
-    max_steps: int = 7_000
+    max_steps: int = 5_000
     chunk: int = 500
 
     def __post_init__(self):
-        for name in ("num_runs", "num_samples", "num_mixing", "max_steps", "chunk"):
+        for name in ("num_runs", "num_samples", "max_steps", "chunk"):
             as_count(getattr(self, name), name)
         as_count(self.num_pretraining, "num_pretraining", minimum=0)
 
@@ -62,20 +61,25 @@ class Recipe:
         conditional = DiagonalGaussian(mean, log_var, min_log_var=-14.0)
         return SemiImplicit(GaussianMixing(mixing_dim), conditional, Triangular.identity(dim))
 
-    def objective(self) -> Jeffreys:
+    def num_mixing(self, dim: int) -> int:
+        """K of either half: fewer where each costs more, and one z of many matters less."""
+        return 256 if dim <= 20 else 128
+
+    def objective(self, dim: int) -> Jeffreys:
         """Both divergences on the family's own draws: SIVI's bound alone leaves tails and narrow places out."""
-        return Jeffreys(self._bound(), Wake(self.num_samples, self.num_mixing, scale=1.75), share=0.75)
+        return Jeffreys(self._bound(dim), Wake(self.num_samples, self.num_mixing(dim), scale=1.75), share=0.75)
 
     def first_objective(self, points: Float[Array, "n d"]) -> Jeffreys:
         """Jeffreys' divergence on points. Maximum likelihood alone leaves a few draws anywhere: they cost nothing."""
-        return Jeffreys(self._bound(), MaximumLikelihood(points, self.num_samples, 2 * self.num_mixing))
+        dim = points.shape[1]
+        return Jeffreys(self._bound(dim), MaximumLikelihood(points, self.num_samples, 2 * self.num_mixing(dim)))
 
-    def _bound(self) -> SIVI:
-        return SIVI(self.num_samples, self.num_mixing)
+    def _bound(self, dim: int) -> SIVI:
+        return SIVI(-(-self.num_samples // 2), self.num_mixing(dim))
 
     def fewest_steps(self, is_gaussian: bool) -> int:
         """Before the bound may count as settled: fewer where one Gaussian was nearly enough."""
-        return 1_000 if is_gaussian else 2_000
+        return 1_500 if is_gaussian else 2_000
 
     def num_starts(self, dim: int) -> int:
         """Fewer where each costs more."""

@@ -53,7 +53,7 @@ def train_runs(
     - `deadline`: by `time.perf_counter`, for the end of the cooling.
     - `show`: is called after every chunk.
     """
-    run = _new_run(key, target, families, recipe.objective(), recipe.learning_rate)
+    run = _new_run(key, target, families, recipe.objective(target.dim), recipe.learning_rate)
     chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
     ending, most, slowest = "steps", recipe.max_steps * 2 // 3, 0.0
     while ending == "steps" and _can_go_on(run) and run.step + chunk <= most:
