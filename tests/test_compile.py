@@ -1,6 +1,8 @@
 """Compiled programs: what is traced, what is kept, what is forgotten."""
 
 import gc
+import subprocess
+import sys
 import weakref
 
 import equinox as eqx
@@ -77,3 +79,34 @@ def test_equal_values_of_other_types_are_other_programs():
 def test_programs_nest_under_transformations(compile):
     square = compile(lambda x, power: x**power)
     assert jnp.allclose(jax.vmap(jax.grad(lambda x: square(x, 3)))(jnp.arange(3.0)), 3 * jnp.arange(3.0) ** 2)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="the lock is XLA's on a CPU")
+def test_batches_of_matrix_decompositions_do_not_lock():
+    """Compiled by `jax.jit` with its defaults this waits for good, within seconds, where there are two cores."""
+    finished = subprocess.run([sys.executable, "-c", _TWO_BATCHES], timeout=120, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+
+
+_TWO_BATCHES = """
+import jax, jax.numpy as jnp
+from ksivi._compile import jit
+
+def value(matrix):
+    root = jnp.linalg.cholesky(matrix)
+    return jnp.sum(jax.scipy.linalg.solve_triangular(root, matrix[:, 0], lower=True) ** 2)
+
+def batch(x):
+    return jax.vmap(jax.value_and_grad(value))(x @ x.mT + 10 * jnp.eye(40))
+
+@jit
+def loop(x, y):
+    def step(shift, _):
+        (a, _), (b, _) = batch(x + shift), batch(y + shift)
+        return 1e-6 * jnp.tanh(jnp.sum(a) + jnp.sum(b)), None
+    return jax.lax.scan(step, jnp.zeros(()), None, length=50)[0]
+
+x, y = jax.random.normal(jax.random.key(0), (2, 256, 40, 40))
+for _ in range(3):
+    jax.block_until_ready(loop(x, y))
+"""

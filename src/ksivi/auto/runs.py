@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .._compile import one_shot
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit
@@ -28,12 +29,17 @@ def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiIm
     """One for each run, fitted to the rough draws where there are some."""
     family_key, fit_key = jax.random.split(key)
     is_gaussian, keys = start.draws is None, jax.random.split(family_key, recipe.num_runs)
-    families = [recipe.family(one, start.target.dim, is_gaussian) for one in keys]
+    families = [_new_family(recipe, one, start.target.dim, is_gaussian) for one in keys]
     if start.draws is None or recipe.num_pretraining == 0:
         return families
     objective = recipe.first_objective(start.draws)
     fits = _cooled(fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining)
     return [one.posterior.family for one in fits]  # type: ignore[misc]
+
+
+@one_shot
+def _new_family(recipe: Recipe, key: PRNGKeyArray, dim: int, is_gaussian: bool) -> SemiImplicit:
+    return recipe.family(key, dim, is_gaussian)
 
 
 def train_runs(

@@ -5,7 +5,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from .._compile import one_shot
 from ..diagnostics import log_mean_weight, truncated_weights
@@ -52,7 +52,7 @@ def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Sta
     if log_evidence - elbo < _WORTH_MORE or effective < _FEWEST_A_DIMENSION * target.dim:
         return Start(target.whitened(usable.means[best], usable.roots[best]), None, elbo, log_evidence)
     loc, root = _moments(x, weights)
-    chosen = np.asarray(jax.random.choice(choose_key, len(x), (_KEPT,), p=jnp.asarray(weights)))
+    chosen = np.asarray(_choose(choose_key, weights))
     u = np.linalg.solve(root, (x[chosen] - loc).T).T
     dtype = usable.means.dtype
     whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
@@ -75,6 +75,11 @@ def _weigh(key: PRNGKeyArray, target: Target, gaussians: Gaussians):
     log_q = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(gaussians.means, gaussians.roots)
     log_q = jax.nn.logsumexp(log_q, axis=0) - jnp.log(len(gaussians.means))
     return x, jax.vmap(target.log_density)(x) - log_q
+
+
+@one_shot
+def _choose(key: PRNGKeyArray, weights: Float[np.ndarray, " n"]) -> Int[Array, " m"]:
+    return jax.random.choice(key, len(weights), (_KEPT,), p=jnp.asarray(weights))
 
 
 def _moments(x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"]):

@@ -59,16 +59,16 @@ def discrepancy(
     draw_key, bootstrap_key = jax.random.split(as_single_key(key))
     x = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=2))
     kernel = IMQ() if kernel is None else kernel
-    if posterior.coordinates is not None:
-        x = jax.vmap(posterior.coordinates.inverse)(x)
-    estimate, band, p_value = _bootstrap(bootstrap_key, posterior.view(target), x, kernel.resolve(x, x, 1))
+    estimate, band, p_value = _bootstrap(bootstrap_key, posterior.view(target), x, kernel)
     return Discrepancy(float(estimate), float(band[0]), float(band[1]), float(p_value), type(kernel).__name__)
 
 
 @one_shot
 def _bootstrap(key: PRNGKeyArray, target: Target, x: Float[Array, "n d"], kernel: AbstractKernel):
     n = len(x)
-    score = jax.vmap(target.score)(x)
+    if target.coordinates is not None:
+        x = jax.vmap(target.coordinates.inverse)(x)
+    kernel, score = kernel.resolve(x, x, 1), jax.vmap(target.score)(x)
     gram = stein_gram(kernel, x, score, x, score) * (1 - jnp.eye(n, dtype=x.dtype)) / (n * (n - 1))
     chosen = jax.random.randint(key, (_BOOTSTRAPS, n), 0, n)
     counts = jax.vmap(lambda rows: jnp.zeros(n, x.dtype).at[rows].add(1))(chosen)
