@@ -8,7 +8,7 @@ from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
-from .targets import Target, from_numpyro
+from .targets import Target, from_callback, from_numpyro, from_torch, supports
 from .training import Chunk, train
 
 __version__ = "0.1.0"
@@ -41,7 +41,9 @@ __all__ = [
     "diagnostics",
     "families",
     "fit",
+    "from_callback",
     "from_numpyro",
+    "from_torch",
     "kernels",
     "load",
     "metrics",
@@ -49,5 +51,6 @@ __all__ = [
     "reference_draws",
     "report",
     "run",
+    "supports",
     "train",
 ]

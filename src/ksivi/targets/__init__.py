@@ -1,9 +1,23 @@
 """What is approximated: log densities, their scores, and views of them."""
 
+from . import supports
 from .affine import Affine
+from .callback import from_callback
+from .layout import Layout
 from .numpyro import from_numpyro
 from .stein import stein_ratio
 from .supports import Support
-from .target import Layout, Target
+from .target import Target
+from .torch import from_torch
 
-__all__ = ["Affine", "Layout", "Support", "Target", "from_numpyro", "stein_ratio"]
+__all__ = [
+    "Affine",
+    "Layout",
+    "Support",
+    "Target",
+    "from_callback",
+    "from_numpyro",
+    "from_torch",
+    "stein_ratio",
+    "supports",
+]

@@ -11,6 +11,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from .supports import Support
+
 Point = Float[Array, " d"]
 Rows = Int[Array, " b"]
 
@@ -65,14 +67,24 @@ class ScoreDensity(AbstractDensity):
 
 
 class PytreeDensity(AbstractDensity):
-    """A log density of a pytree of parameters, laid out as one vector."""
+    r"""A log density of a pytree of parameters, laid out as one vector.
+
+    Parameters with supports are given to it as they are there, and the map to there counts:
+    log p(u) = log p(θ(u)) + log |det ∂θ/∂u|.
+    """
 
     log_density: Callable[[PyTree], Scalar]
+    supports: tuple[Support, ...] | None
     treedef: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def value(self, x):
-        return self.log_density(self.unflatten(x))
+        parts = self.parts(x)
+        if self.supports is None:
+            return self.log_density(jax.tree.unflatten(self.treedef, parts))
+        values = [to(u) for to, u in zip(self.supports, parts, strict=True)]
+        log_det = sum(to.log_det(u) for to, u in zip(self.supports, parts, strict=True))
+        return self.log_density(jax.tree.unflatten(self.treedef, values)) + log_det
 
     def value_and_score(self, x):
         return jax.value_and_grad(self.value)(x)
@@ -80,11 +92,10 @@ class PytreeDensity(AbstractDensity):
     def score(self, x):
         return jax.grad(self.value)(x)
 
-    def unflatten(self, x: Point) -> PyTree:
+    def parts(self, x: Point) -> list[Array]:
         ends = list(itertools.accumulate(math.prod(shape) for shape in self.shapes))
         parts = jnp.split(x, ends[:-1])
-        leaves = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
-        return jax.tree.unflatten(self.treedef, leaves)
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 class DataDensity(AbstractDensity):

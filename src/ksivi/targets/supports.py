@@ -1,20 +1,33 @@
 """Where a parameter lives, and the map to there from the real line."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Scalar
 
 from .. import _archive
 
-_MAPS: dict[str, Callable[..., Array]] = {
-    "real": lambda u: u,
-    "greater_than": lambda u, lower: lower + jnp.exp(u),
-    "less_than": lambda u, upper: upper - jnp.exp(u),
-    "interval": lambda u, lower, upper: lower + (upper - lower) * jax.nn.sigmoid(u),
+
+class _Map(NamedTuple):
+    """y(u), u(y) and log dy/du, coordinate by coordinate."""
+
+    forward: Callable[..., Array]
+    inverse: Callable[..., Array]
+    log_slope: Callable[..., Array]
+
+
+_MAPS = {
+    "real": _Map(lambda u: u, lambda y: y, jnp.zeros_like),
+    "greater_than": _Map(lambda u, lower: lower + jnp.exp(u), lambda y, lower: jnp.log(y - lower), lambda u, lower: u),
+    "less_than": _Map(lambda u, upper: upper - jnp.exp(u), lambda y, upper: jnp.log(upper - y), lambda u, upper: u),
+    "interval": _Map(
+        lambda u, lower, upper: lower + (upper - lower) * jax.nn.sigmoid(u),
+        lambda y, lower, upper: jnp.log(y - lower) - jnp.log(upper - y),
+        lambda u, lower, upper: jnp.log(upper - lower) + jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u),
+    ),
 }
 
 
@@ -39,8 +52,68 @@ class Support(eqx.Module):
     def __call__(self, u: Float[Array, "..."]) -> Float[Array, "..."]:
         """The value of an unconstrained u."""
         if self.kind in _MAPS:
-            return _MAPS[self.kind](u, *self.bounds)
+            return _MAPS[self.kind].forward(u, *self.bounds)
         return _numpyro_map(self.kind)(u)
+
+    def inverse(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The unconstrained u of a value; not finite where the value is not in the support."""
+        if self.kind in _MAPS:
+            return _MAPS[self.kind].inverse(value, *self.bounds)
+        return _numpyro_map(self.kind).inv(value)
+
+    def log_det(self, u: Float[Array, "..."]) -> Scalar:
+        """log |det ∂value/∂u|."""
+        if self.kind in _MAPS:
+            return jnp.sum(_MAPS[self.kind].log_slope(u, *self.bounds))
+        to = _numpyro_map(self.kind)
+        return jnp.sum(to.log_abs_det_jacobian(u, to(u)))
+
+
+def real() -> Support:
+    """All numbers."""
+    return Support("real")
+
+
+def positive() -> Support:
+    """Numbers above 0."""
+    return greater_than(0.0)
+
+
+def greater_than(lower: float | Array) -> Support:
+    """Numbers above a bound."""
+    return Support("greater_than", (_as_bound(lower),))
+
+
+def less_than(upper: float | Array) -> Support:
+    """Numbers below a bound."""
+    return Support("less_than", (_as_bound(upper),))
+
+
+def interval(lower: float | Array, upper: float | Array) -> Support:
+    """Numbers between two bounds."""
+    low, high = _as_bound(lower), _as_bound(upper)
+    if not bool(jnp.all(low < high)):
+        raise ValueError(f"lower must be below upper, got {lower} and {upper}")
+    return Support("interval", (low, high))
+
+
+def simplex() -> Support:
+    """Vectors of positive numbers that sum to 1, along the last axis."""
+    return Support("simplex")
+
+
+def ordered() -> Support:
+    """Vectors of rising numbers, along the last axis."""
+    return Support("ordered_vector")
+
+
+def corr_cholesky() -> Support:
+    """Cholesky factors of correlation matrices."""
+    return Support("corr_cholesky")
+
+
+def _as_bound(bound: float | Array) -> Array:
+    return jnp.asarray(bound, jnp.result_type(float))
 
 
 def _numpyro_map(kind: str) -> Any:

@@ -15,10 +15,9 @@ from .._checks import as_count, as_positive, as_single_key, describe, require_ca
 from .._numerics import full_precision
 from .affine import Affine
 from .density import AbstractDensity, DataDensity, FunctionDensity, Point, PytreeDensity, Rows, ScoreDensity
+from .layout import Layout, named_layout, named_leaves, supports_of, unconstrained
 from .probe import probe
 from .supports import Support
-
-Layout = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Target(eqx.Module):
@@ -63,7 +62,7 @@ class Target(eqx.Module):
         self.inverse_temperature = None
         self.supports = None
         self.dim = dim
-        self.layout = _named_layout(names, dim)
+        self.layout = named_layout(names, dim)
         probe(self.density, _test_point(test_point, dim))
 
     @classmethod
@@ -83,7 +82,7 @@ class Target(eqx.Module):
         """
         dim = as_count(dim, "dim")
         require_callable(score, "score")
-        return cls._new(ScoreDensity(score), dim, _named_layout(names, dim), _test_point(test_point, dim))
+        return cls._new(ScoreDensity(score), dim, named_layout(names, dim), _test_point(test_point, dim))
 
     @classmethod
     def from_data(
@@ -122,31 +121,43 @@ class Target(eqx.Module):
         if batch_size is not None and as_count(batch_size, "batch_size") > num_rows:
             raise ValueError(f"batch_size must be at most the {num_rows} rows of data, got {batch_size}")
         density = DataDensity(log_prior, log_likelihood, data, None, batch_size)
-        return cls._new(density, dim, _named_layout(names, dim), _test_point(test_point, dim))
+        return cls._new(density, dim, named_layout(names, dim), _test_point(test_point, dim))
 
     @classmethod
-    def from_pytree(cls, log_density: Callable[[PyTree], Scalar], example: PyTree) -> Self:
+    def from_pytree(
+        cls, log_density: Callable[[PyTree], Scalar], example: PyTree, *, supports: dict[str, Support] | None = None
+    ) -> Self:
         """A target over a pytree of parameters, of the shapes of `example`, which is also the test point.
 
+        **Arguments:**
+
+        - `log_density`: of the parameters where they live.
+        - `supports`: where that is, by name, such as `{"scale": ksivi.supports.positive()}`: all numbers unless given.
+            The target is then on the unconstrained scale, with the Jacobian of the map, `posterior.draws` on yours.
+
         ```python
-        example = {"loc": jnp.zeros(()), "beta": jnp.zeros(3)}
-        target = ksivi.Target.from_pytree(lambda p: -p["loc"] ** 2 - jnp.sum(p["beta"] ** 2), example)
+        example = {"scale": jnp.ones(()), "beta": jnp.zeros(3)}
+        target = ksivi.Target.from_pytree(
+            lambda p: -p["scale"] - jnp.sum((p["beta"] / p["scale"]) ** 2) - 3 * jnp.log(p["scale"]),
+            example,
+            supports={"scale": ksivi.supports.positive()},
+        )
         ```
         """
         require_callable(log_density, "log_density")
-        paths, treedef = jax.tree_util.tree_flatten_with_path(example)
-        if not paths:
-            raise ValueError("example must hold at least one array, got an empty pytree")
-        for path, leaf in paths:
-            if not jnp.issubdtype(np.asarray(leaf).dtype, jnp.floating):
-                raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {np.asarray(leaf).dtype}")
-        names = [jax.tree_util.keystr(path, simple=True, separator=".") or "x" for path, _ in paths]
-        if len(set(names)) < len(names):
-            raise ValueError(f"example must have different names for its parts, got {names}")
-        shapes = tuple(np.shape(leaf) for _, leaf in paths)
-        point = jnp.concatenate([jnp.ravel(leaf) for _, leaf in paths])
-        layout = tuple(zip(names, shapes, strict=True))
-        return cls._new(PytreeDensity(log_density, treedef, shapes), len(point), layout, point)
+        names, leaves, treedef = named_leaves(example)
+        to = None if supports is None else supports_of(names, supports)
+        parts = leaves if to is None else unconstrained(names, leaves, to)
+        shapes = tuple(part.shape for part in parts)
+        point = jnp.concatenate([jnp.ravel(part) for part in parts])
+        density = PytreeDensity(log_density, to, treedef, shapes)
+        target = cls._new(density, len(point), tuple(zip(names, shapes, strict=True)), point)
+        return target._replace(supports=to)
+
+    @classmethod
+    def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, test_point: Array | None) -> Self:
+        """For the doors to other frameworks: a density of their own, checked at the test point."""
+        return cls._new(density, dim, layout, _test_point(test_point, dim))
 
     def log_density(self, x: Point) -> Scalar:
         """log p(x) up to a constant."""
@@ -263,14 +274,6 @@ class Target(eqx.Module):
             value = changes[field.name] if field.name in changes else getattr(self, field.name)
             object.__setattr__(target, field.name, value)
         return target
-
-
-def _named_layout(names: Sequence[str] | None, dim: int) -> Layout:
-    if names is None:
-        return (("x", (dim,)),)
-    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != dim or len(set(names)) != dim:
-        raise ValueError(f"names must be {dim} different names, got {names!r}")
-    return tuple((str(name), ()) for name in names)
 
 
 def _test_point(point: Any, dim: int) -> Point:

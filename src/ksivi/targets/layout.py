@@ -1,0 +1,55 @@
+"""How a vector is made of named parts, each with its shape and support."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from .._checks import describe
+from .supports import Support
+
+Layout = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def named_layout(names: Sequence[str] | None, dim: int) -> Layout:
+    if names is None:
+        return (("x", (dim,)),)
+    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != dim or len(set(names)) != dim:
+        raise ValueError(f"names must be {dim} different names, got {names!r}")
+    return tuple((str(name), ()) for name in names)
+
+
+def named_leaves(example: PyTree) -> tuple[list[str], list[Array], Any]:
+    paths, treedef = jax.tree_util.tree_flatten_with_path(example)
+    if not paths:
+        raise ValueError("example must hold at least one array, got an empty pytree")
+    for path, leaf in paths:
+        if not jnp.issubdtype(np.asarray(leaf).dtype, jnp.floating):
+            raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {np.asarray(leaf).dtype}")
+    names = [jax.tree_util.keystr(path, simple=True, separator=".") or "x" for path, _ in paths]
+    if len(set(names)) < len(names):
+        raise ValueError(f"example must have different names for its parts, got {names}")
+    return names, [jnp.asarray(leaf) for _, leaf in paths], treedef
+
+
+def supports_of(names: list[str], supports: dict[str, Support]) -> tuple[Support, ...]:
+    for name, support in supports.items():
+        if name not in names:
+            raise ValueError(f"supports must name parts of example, {names}, got {name!r}")
+        if not isinstance(support, Support):
+            raise ValueError(f"supports[{name!r}] must be one of ksivi.supports, got {describe(support)}")
+    return tuple(supports.get(name, Support("real")) for name in names)
+
+
+def unconstrained(names: list[str], values: list[Array], supports: tuple[Support, ...]) -> list[Array]:
+    found = []
+    for name, value, support in zip(names, values, supports, strict=True):
+        u = support.inverse(value)
+        # There and back again: not every map gives NaN for a value that it cannot reach.
+        if not jnp.allclose(support(u), value, rtol=1e-3, atol=1e-4):
+            raise ValueError(f"example must be where its supports are, got {name} = {value}, outside {support.kind}")
+        found.append(u)
+    return found
