@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from . import _archive
+from . import _archive, export
 from ._checks import as_count, as_samples, as_single_key
 from ._compile import jit
 from .families import Empirical, SemiImplicit
@@ -37,11 +37,12 @@ class Posterior(eqx.Module):
     coordinates: Affine | None
     layout: Layout = eqx.field(static=True)
     supports: tuple[Support, ...] | None = None
+    target: Target | None = None
 
     @classmethod
     def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
         """A family in the coordinates of a target, under its names."""
-        return cls(family, target.coordinates, target.layout, target.supports)
+        return cls(family, target.coordinates, target.layout, target.supports, target.unwhitened())
 
     def view(self, target: Target) -> Target:
         """The target in the coordinates that the family draws in."""
@@ -54,7 +55,7 @@ class Posterior(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n draws: independent ones of the trained sampler, or n of the stored draws (all of them before any twice)."""
-        return _sample(self, as_single_key(key), as_count(n, "n"))
+        return _sample(self.alone(), as_single_key(key), as_count(n, "n"))
 
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
@@ -64,13 +65,17 @@ class Posterior(eqx.Module):
         Stored draws have no density and refuse (`ValueError`).
         """
         key, x = as_single_key(key), as_samples(x, "x", self.dim)
-        return _log_prob(self, key, x, as_count(num_mixing, "num_mixing"))
+        return _log_prob(self.alone(), key, x, as_count(num_mixing, "num_mixing"))
 
     def draws(self, key: PRNGKeyArray, n: int) -> dict[str, Float[Array, "n ..."]]:
         """n draws as a dict, by the target's names; those of a model on its own scale, not the unconstrained one."""
+        return self.constrain(self.sample(key, n))
+
+    def constrain(self, x: Float[Array, "n d"]) -> dict[str, Float[Array, "n ..."]]:
+        """Points by the target's names, where its parameters live."""
         ends = list(itertools.accumulate(math.prod(shape) for _, shape in self.layout))
-        parts = jnp.split(self.sample(key, n), ends[:-1], axis=1)
-        sites = {name: part.reshape(n, *shape) for (name, shape), part in zip(self.layout, parts, strict=True)}
+        parts = jnp.split(x, ends[:-1], axis=1)
+        sites = {name: part.reshape(len(x), *shape) for (name, shape), part in zip(self.layout, parts, strict=True)}
         if self.supports is None:
             return sites
         return {name: jax.vmap(to)(u) for (name, u), to in zip(sites.items(), self.supports, strict=True)}
@@ -80,7 +85,46 @@ class Posterior(eqx.Module):
 
         Refuses (`ValueError`) a family that holds user code, such as a custom mixing sampler or activation.
         """
-        _archive.write(path, self)
+        _archive.write(path, self.alone())
+
+    def alone(self) -> "Posterior":
+        """The same sampler without its target: all that drawing needs."""
+        return self if self.target is None else dataclasses.replace(self, target=None)
+
+    def to_arviz(self, key: PRNGKeyArray, n: int, target: Target | None = None) -> Any:
+        """The n draws that `draws` gives for this key, for ArviZ, with all that is known of them.
+
+        `posterior` has the parameters, and a model's deterministic sites; `sample_stats` the log density `lp`, the
+        estimate `log_q` of the sampler's own and their difference `log_weight`; `log_likelihood` and `observed_data`
+        what a model knows, so that `arviz.loo` works. The draws are independent: with ArviZ 1 they have one dimension,
+        `sample`; with earlier versions, whose functions all want chains, they are one chain.
+
+        **Arguments:**
+
+        - `target`: for a posterior that was loaded, which does not hold its own.
+
+        ```python
+        data = fit.posterior.to_arviz(jax.random.key(1), 1_000)
+        ```
+        """
+        key, x = as_single_key(key), self.sample(key, n)
+        target = self.target if target is None else target.unwhitened()
+        stats = export.densities(key, x, self.family, self.coordinates, target)
+        return export.to_arviz(self.constrain(x), stats, target)
+
+    def predictive(self, key: PRNGKeyArray, n: int, *args: Any, **kwargs: Any) -> dict[str, Float[Array, "n ..."]]:
+        """New data of the model behind the target, one set for each of n draws.
+
+        **Arguments:**
+
+        - `args`, `kwargs`: those of the model, with None for what is to be predicted; its own unless given.
+        """
+        if self.target is None or self.target.model is None:
+            raise ValueError(
+                "predictive needs the model: a posterior of a target that was made from one, and not loaded"
+            )
+        draw_key, data_key = jax.random.split(as_single_key(key))
+        return self.target.model.predictive(data_key, self.draws(draw_key, n), *args, **kwargs)
 
 
 def load(path: str | os.PathLike) -> Posterior:

@@ -7,9 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Scalar
+from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._checks import require_callable
+from .model import AbstractModel, Draws
 from .supports import Support
 from .target import Target
 
@@ -29,7 +30,7 @@ _BOUNDLESS = (
 )
 
 
-class ModelDensity(eqx.Module):
+class ModelDensity(AbstractModel):
     """log p(parameters, data) of a NumPyro model on the unconstrained scale, its arguments array leaves."""
 
     model: Callable = eqx.field(static=True)
@@ -40,6 +41,54 @@ class ModelDensity(eqx.Module):
         from numpyro.infer.util import potential_energy
 
         return -potential_energy(self.model, self.args, self.kwargs, parameters)
+
+    def deterministics(self, draws):
+        names = [name for name, site in self._sites().items() if site["type"] == "deterministic"]
+        return _run(jax.random.key(0), self.model, draws, names, self.args, self.kwargs)
+
+    def log_likelihood(self, draws):
+        from numpyro.infer import log_likelihood
+
+        found = log_likelihood(self.model, draws, *self.args, parallel=True, **self.kwargs)
+        return {name: found[name] for name in self.observed()}
+
+    def observed(self):
+        return {name: site["value"] for name, site in self._sites().items() if _is_data(site)}
+
+    def predictive(self, key, draws, *args, **kwargs):
+        from numpyro.handlers import uncondition
+
+        # Otherwise the model would return the data that it was given.
+        model, args, kwargs = (
+            (self.model, args, kwargs) if args or kwargs else (uncondition(self.model), self.args, self.kwargs)
+        )
+        return _run(key, model, draws, list(self.observed()), args, kwargs)
+
+    def _sites(self) -> Sites:
+        return _trace(self.model, self.args, self.kwargs)
+
+
+def _trace(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Sites:
+    """One run of the model, with values from uniform u, not from the priors: improper ones cannot be drawn from."""
+    from numpyro import handlers
+    from numpyro.infer import init_to_uniform
+
+    started = handlers.substitute(handlers.seed(model, rng_seed=0), substitute_fn=init_to_uniform)
+    return handlers.trace(started).get_trace(*args, **kwargs)
+
+
+def _run(key: PRNGKeyArray, model: Callable, draws: Draws, names: list[str], args: tuple, kwargs: dict) -> Draws:
+    """The named sites of the model, at each draw."""
+    from numpyro.infer import Predictive
+
+    if not names:
+        return {}
+    return Predictive(model, draws, return_sites=names, parallel=True)(key, *args, **kwargs)
+
+
+def _is_data(site: dict[str, Any]) -> bool:
+    """Observed, and not a factor, whose value is empty."""
+    return site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ != "Unit"
 
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
@@ -62,16 +111,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     ```
     """
     try:
-        import numpyro
+        import numpyro  # noqa: F401
     except ImportError as error:
         raise ImportError("from_numpyro needs NumPyro: pip install 'ksivi[numpyro]'") from error
     require_callable(model, "model")
     args, kwargs = jax.tree.map(_as_array, (args, kwargs))
-    # Values from uniform u, not from the priors: improper ones cannot be drawn from.
-    seeded = numpyro.handlers.seed(model, rng_seed=0)
-    started = numpyro.handlers.substitute(seeded, substitute_fn=numpyro.infer.init_to_uniform)
-    sites = numpyro.handlers.trace(started).get_trace(*args, **kwargs)
-    latent = _latent(sites)
+    latent = _latent(_trace(model, args, kwargs))
     supports = {name: _support(name, site) for name, site in latent.items()}
     point = {name: _unconstrained(site) for name, site in latent.items()}
     _require_fixed_supports(model, args, kwargs, point, supports)

@@ -16,6 +16,7 @@ from .._numerics import full_precision
 from .affine import Affine
 from .density import AbstractDensity, DataDensity, FunctionDensity, Point, PytreeDensity, Rows, ScoreDensity
 from .layout import Layout, named_layout, named_leaves, supports_of, unconstrained
+from .model import AbstractModel
 from .probe import probe
 from .supports import Support
 
@@ -230,6 +231,12 @@ class Target(eqx.Module):
     def has_log_density(self) -> bool:
         """Whether values are known, not the score alone."""
         return not isinstance(self.density, ScoreDensity)
+
+    @property
+    def model(self) -> AbstractModel | None:
+        """The model that this is the posterior of, where there is one."""
+        found = self.density.log_density if isinstance(self.density, PytreeDensity) else None
+        return found if isinstance(found, AbstractModel) else None
 
     @property
     def is_minibatched(self) -> bool:

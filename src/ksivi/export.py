@@ -1,0 +1,81 @@
+"""Draws for other tools: ArviZ."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ._compile import jit
+from .families import Empirical, SemiImplicit
+from .families.conditional import exact_log_normals
+from .targets import Affine, Target
+
+_NUM_MIXING, _AT_ONCE = 1_000, 100
+Group = dict[str, np.ndarray]
+
+
+def densities(
+    key: PRNGKeyArray,
+    x: Float[Array, "n d"],
+    family: SemiImplicit | Empirical,
+    coordinates: Affine | None,
+    target: Target | None,
+) -> Group:
+    """Log densities of the family's draws x of this key: the target's, the sampler's own, and their difference."""
+    found: Group = {}
+    if isinstance(family, SemiImplicit):
+        found["log_q"] = np.asarray(_log_q(key, family, coordinates, len(x)))
+    if target is not None and target.has_log_density:
+        found["lp"] = np.asarray(_log_densities(target, x))
+    if len(found) == 2:
+        found["log_weight"] = found["lp"] - found["log_q"]
+    return found
+
+
+def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> Any:
+    """Named draws, numbers of each, and what the model behind the target knows, as ArviZ keeps them."""
+    groups: dict[str, dict[str, Any]] = {"posterior": dict(named), "sample_stats": dict(stats)}
+    observed: dict[str, Array] = {}
+    if target is not None and target.model is not None:
+        groups["posterior"] |= target.model.deterministics(named)
+        groups["log_likelihood"] = target.model.log_likelihood(named)
+        observed = target.model.observed()
+    return _assemble({name: _arrays(group) for name, group in groups.items() if group}, _arrays(observed))
+
+
+def _assemble(groups: dict[str, Group], observed: Group) -> Any:
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError("to_arviz needs ArviZ: pip install 'ksivi[arviz]'") from error
+    data: dict[str, Any] = {"observed_data": observed} if observed else {}
+    if not arviz.__version__.startswith("0."):
+        return arviz.from_dict(groups | data, sample_dims=["sample"])
+    # Every function of these versions wants chains: one chain, of independent draws.
+    for name, group in groups.items():
+        data[name] = {site: values[None] for site, values in group.items()}
+    return arviz.from_dict(**data)
+
+
+def _arrays(group: dict[str, Any]) -> Group:
+    return {name: np.asarray(values) for name, values in group.items()}
+
+
+@jit
+def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, n: int) -> Float[Array, " n"]:
+    """log q̂ at the draws of this key, the z that made each among the K + 1: without it, q̂ is too low."""
+    others = family.mixing.sample(jax.random.fold_in(key, 1), _NUM_MIXING, family.dtype)
+
+    def one(noise: tuple[Array, Array]) -> Array:
+        alone = jax.tree.map(lambda a: a[None], noise)
+        return family.transport_and_log_prob(alone, others, exact_log_normals)[1][0]
+
+    log_q = lax.map(one, family.noise(key, n), batch_size=_AT_ONCE)
+    return log_q if coordinates is None else log_q - coordinates.log_det()
+
+
+@jit
+def _log_densities(target: Target, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return lax.map(target.log_density, x, batch_size=_AT_ONCE)
