@@ -86,15 +86,16 @@ def _measure(case: Case, criterion: Criterion, method: str, seed: int) -> dict[s
         many = np.asarray(case.view(jax.random.key(_MANY_SEED + seed), posterior, _NUM_MANY))
     except (ValueError, RuntimeError, FloatingPointError) as error:
         return {"seconds": time.perf_counter() - began, "accurate": False, "failures": [str(error)[:200]]}
-    if not (np.isfinite(draws).all() and np.isfinite(many).all()):
-        return {"seconds": seconds, "accurate": False, "failures": ["draws that are not finite"], **said}
+    if not np.isfinite(draws).all():
+        failures = ["draws that are not finite"]
+        return {"seconds": seconds, "accurate": False, "failures": failures, "failures_of_many": failures, **said}
     found = criterion.measure(draws)
     ratio = round(found.distance / found.floor, 3)
     return {
         "seconds": round(seconds, 1),
         "accurate": found.accurate,
         "failures": found.failures,
-        "failures_of_many": criterion.measure(many).failures,
+        "failures_of_many": criterion.measure(many[np.isfinite(many).all(axis=1)]).failures,
         "distance": ratio,
     } | said
 

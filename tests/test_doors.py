@@ -63,7 +63,9 @@ def test_a_door_leads_to_the_same_density(door):
 
 
 @pytest.mark.parametrize("door", [by_callback, by_torch])
-@pytest.mark.parametrize("objective", [ksivi.KSIVI(num_samples=10), ksivi.SIVI(10, 10)])
+@pytest.mark.parametrize(
+    "objective", [ksivi.KSIVI(num_samples=10), ksivi.KSIVI(num_samples=10, log_density_weight=0.1), ksivi.SIVI(10, 10)]
+)
 def test_training_takes_the_same_steps(door, objective):
     family = ksivi.SemiImplicit.mlp(KEY, dim=3, mixing_dim=3, hidden=(8,))
     fits = [
@@ -94,7 +96,8 @@ def test_without_curvature_sivi_trains_and_ksivi_says_what_it_needs():
         ksivi.train(KEY, target, family, ksivi.KSIVI(num_samples=5), num_steps=3, progress=False)
 
 
-def test_the_same_function_is_not_compiled_again():
+@pytest.mark.parametrize("door", [by_callback, by_torch])
+def test_the_same_function_is_not_compiled_again(door):
     traced = []
 
     @jax.jit
@@ -103,8 +106,37 @@ def test_the_same_function_is_not_compiled_again():
         return target.score(x)
 
     for _ in range(2):
-        score(ksivi.from_callback(value_and_gradient, 3), jnp.ones(3))
+        score(door(), jnp.ones(3))
     assert len(traced) == 1
+
+
+def test_a_value_and_its_gradient_are_one_call():
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return value_and_gradient(x)
+
+    target = ksivi.from_callback(counted, 3)
+    calls.clear()
+    jax.block_until_ready(jax.jit(jax.value_and_grad(target.log_density))(jnp.ones(3)))
+    assert len(calls) == 1
+
+
+def test_where_a_host_function_rejects_there_is_no_mass():
+    """As a Stan model does, where a scale is too small for its Cholesky factor, say."""
+
+    def half(x):
+        if x[0] > 1:
+            raise RuntimeError("rejected")
+        return -0.5 * x @ x, -x
+
+    target = ksivi.from_callback(half, 2)
+    values, scores = jax.vmap(target.log_density_and_score)(jnp.array([[0.0, 1.0], [2.0, 0.0]]))
+    np.testing.assert_array_equal(values, [-0.5, -np.inf])
+    assert np.isfinite(scores[0]).all()
+    with pytest.raises(RuntimeError, match="rejected"):
+        ksivi.from_callback(half, 2, test_point=jnp.array([2.0, 0.0]))
 
 
 def test_what_a_host_function_gets_wrong_is_said_in_a_line():
@@ -114,6 +146,8 @@ def test_what_a_host_function_gets_wrong_is_said_in_a_line():
         ksivi.from_callback(lambda x: (0.0, x[:2]), 3)
     with pytest.raises(ValueError, match=r"hessian_product must return \(1, 3\) .* got \(1, 1\)"):
         ksivi.from_callback(value_and_gradient, 3, hessian_product=lambda x, v: v[:1])
+    with pytest.raises(ValueError, match="test_point must be 3 floating numbers"):
+        ksivi.from_callback(value_and_gradient, 3, test_point=1.0)
     with pytest.raises(ValueError, match="value_and_gradient must be"):
         ksivi.from_callback(3.0, 3)
     with pytest.raises(ZeroDivisionError):

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 Function = TypeVar("Function", bound=Callable)
@@ -14,8 +15,8 @@ _KEPT = 8
 """Programs of one function, each for other static arguments or shapes."""
 _LITTLE = {"xla_backend_optimization_level": 1}
 _IN_ORDER = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-"""One operation after another. By default XLA runs those that do not depend on each other at once, and two batches of
-matrix decompositions that do so wait for good for threads which the other one holds."""
+"""Operations in an order that saves memory, in practice one after another. By default XLA runs those that do not depend
+on each other at once, and two batches of matrix decompositions then wait for good for threads which the other holds."""
 
 
 class _Result(eqx.Module):
@@ -46,8 +47,7 @@ def jit(function: Function, briefly: bool = False) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays, tree, static = _split((args, kwargs))
-        nested = any(isinstance(array, jax.core.Tracer) for array in arrays)
-        options = () if nested else _options(briefly)
+        options = () if _is_nested(arrays) else _options(briefly)
         result = program(tree, static, _kinds(arrays, static), options)(arrays)
         return _join(result.rest[0], result.arrays, result.rest[1])
 
@@ -61,6 +61,11 @@ def one_shot(function: Function) -> Function:
     Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
     """
     return jit(function, briefly=True)
+
+
+def _is_nested(arrays: list[Array | None]) -> bool:
+    """Whether another program is being traced, which alone may have options; its constants are tracers as well."""
+    return any(isinstance(array, jax.core.Tracer) for array in (*arrays, jnp.zeros(())))
 
 
 def _options(briefly: bool) -> tuple[tuple[str, Any], ...]:

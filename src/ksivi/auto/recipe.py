@@ -20,6 +20,7 @@ class Recipe:
 
     - `num_runs`: independent runs, trained at once, of which the best is kept and all are compared.
     - `num_samples`: N of `Wake`; SIVI's bound, whose scores are what costs, has half as many.
+    - `num_mixing`: K of either half; by dimension unless given.
     - `hidden`: widths of the networks for μ(z) and σ(z).
     - `learning_rate`: until the bound has settled; a cosine to 0 follows.
     - `num_pretraining`: steps of the first stage, on Jeffreys' divergence with rough draws for points.
@@ -29,6 +30,7 @@ class Recipe:
 
     num_runs: int = 2
     num_samples: int = 64
+    num_mixing: int | None = None
     hidden: tuple[int, ...] = (64, 64)
     learning_rate: float = 3e-3
     num_pretraining: int = 1_500
@@ -38,6 +40,8 @@ class Recipe:
     def __post_init__(self):
         for name in ("num_runs", "num_samples", "max_steps", "chunk"):
             as_count(getattr(self, name), name)
+        if self.num_mixing is not None:
+            as_count(self.num_mixing, "num_mixing")
         as_count(self.num_pretraining, "num_pretraining", minimum=0)
 
     def mixing_dim(self, dim: int) -> int:
@@ -61,21 +65,21 @@ class Recipe:
         conditional = DiagonalGaussian(mean, log_var, min_log_var=-14.0)
         return SemiImplicit(GaussianMixing(mixing_dim), conditional, Triangular.identity(dim))
 
-    def num_mixing(self, dim: int) -> int:
-        """K of either half: fewer where each costs more, and one z of many matters less."""
-        return 256 if dim <= 20 else 128
+    def mixing_draws(self, dim: int) -> int:
+        """K: fewer where each costs more, and one z of many matters less."""
+        return self.num_mixing or (256 if dim <= 20 else 128)
 
     def objective(self, dim: int) -> Jeffreys:
         """Both divergences on the family's own draws: SIVI's bound alone leaves tails and narrow places out."""
-        return Jeffreys(self._bound(dim), Wake(self.num_samples, self.num_mixing(dim), scale=1.75), share=0.75)
+        return Jeffreys(self._bound(dim), Wake(self.num_samples, self.mixing_draws(dim), scale=1.75), share=0.75)
 
     def first_objective(self, points: Float[Array, "n d"]) -> Jeffreys:
         """Jeffreys' divergence on points. Maximum likelihood alone leaves a few draws anywhere: they cost nothing."""
         dim = points.shape[1]
-        return Jeffreys(self._bound(dim), MaximumLikelihood(points, self.num_samples, 2 * self.num_mixing(dim)))
+        return Jeffreys(self._bound(dim), MaximumLikelihood(points, self.num_samples, 2 * self.mixing_draws(dim)))
 
     def _bound(self, dim: int) -> SIVI:
-        return SIVI(-(-self.num_samples // 2), self.num_mixing(dim))
+        return SIVI(-(-self.num_samples // 2), self.mixing_draws(dim))
 
     def fewest_steps(self, is_gaussian: bool) -> int:
         """Before the bound may count as settled: fewer where one Gaussian was nearly enough."""

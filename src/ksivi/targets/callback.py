@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from .._checks import as_count, require_callable
 from .density import AbstractDensity, Point
 from .layout import named_layout
-from .target import Target
+from .target import Target, as_test_point
 
 Points = Float[np.ndarray, "n d"]
 
@@ -33,11 +33,10 @@ class CallbackDensity(AbstractDensity):
         return _value(self, x)
 
     def value_and_score(self, x):
-        value = jax.ShapeDtypeStruct((), x.dtype)
-        return _on_host(self.value_and_gradient, "value_and_gradient", (value, x), x)
+        return _both(self, x)
 
     def score(self, x):
-        return _score(self, x)
+        return _both(self, x)[1]
 
 
 def from_callback(
@@ -52,12 +51,14 @@ def from_callback(
     r"""A target whose log density is computed on the host, in double precision NumPy arrays.
 
     `fit` and SIVI need values and gradients. KSIVI differentiates the score, and so needs products with the Hessian
-    as well. A step waits for the host: prefer JAX where there is a choice.
+    as well. A step waits for the host: prefer JAX where there is a choice. The functions must not call JAX, which is
+    waiting for them. Derivatives are those of reverse mode, `jax.grad`.
 
     **Arguments:**
 
     - `value_and_gradient`: x ↦ log p(x), ∇ log p(x), of one point; or, `batched`, of points as rows, (n, dim) ↦ (n,)
-        and (n, dim).
+        and (n, dim). Where one of a point raises a `RuntimeError` or an `ArithmeticError`, as Stan does where it
+        rejects, p(x) is 0; at the test point it is your error. One of rows has to return −∞ itself.
     - `hessian_product`: x, v ↦ ∇² log p(x) v, of one point or of rows likewise.
 
     A Stan model, compiled by BridgeStan, is on the unconstrained scale, with the Jacobian:
@@ -78,20 +79,22 @@ def from_callback(
     require_callable(value_and_gradient, "value_and_gradient")
     if hessian_product is not None:
         require_callable(hessian_product, "hessian_product")
+    point = as_test_point(test_point, dim)
+    rows = (lambda function: function) if batched else _OneByOne
+    _try(rows(value_and_gradient), hessian_product and rows(hessian_product), np.asarray(point, np.float64))
     if not batched:
-        value_and_gradient = _OneByOne(value_and_gradient)
-        hessian_product = None if hessian_product is None else _OneByOne(hessian_product)
+        value_and_gradient = _OneByOne(value_and_gradient, is_tried=True)
+        hessian_product = hessian_product and _OneByOne(hessian_product, is_tried=True)
     density = CallbackDensity(value_and_gradient, hessian_product)
-    _try(density, np.zeros(dim) if test_point is None else np.asarray(test_point))
-    return Target.from_density(density, dim, named_layout(names, dim), test_point)
+    return Target.from_density(density, dim, named_layout(names, dim), point)
 
 
-def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
+def _try(value_and_gradient: Callable, hessian_product: Callable | None, x: Float[np.ndarray, " d"]) -> None:
     """Before JAX does, whose report of what went wrong on the host is long."""
     value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
-    _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
-    if density.hessian_product is not None:
-        _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
+    _call(value_and_gradient, "value_and_gradient", (value, point), x[None])
+    if hessian_product is not None:
+        _call(hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,45 +102,59 @@ class _OneByOne:
     """A function of points as rows, by one of points. Two of the same function are equal: nothing is compiled again."""
 
     function: Callable
+    is_tried: bool = False
 
     def __call__(self, *rows: Points) -> Any:
-        results = [self.function(*points) for points in zip(*rows, strict=True)]
-        if isinstance(results[0], tuple):
+        results = [self._at(*points) for points in zip(*rows, strict=True)]
+        if isinstance(results[0], tuple | list):
             return tuple(np.stack([np.asarray(one) for one in part]) for part in zip(*results, strict=True))
         return np.stack([np.asarray(one) for one in results])
+
+    def _at(self, x: Point, *v: Point) -> Any:
+        try:
+            return self.function(x, *v)
+        except (RuntimeError, ArithmeticError, np.linalg.LinAlgError):
+            if not self.is_tried:
+                raise
+            nowhere = np.full_like(x, np.nan)
+            return nowhere if v else (-np.inf, nowhere)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _value(density: CallbackDensity, x: Point) -> Array:
-    return density.value_and_score(x)[0]
+    return _both(density, x)[0]
 
 
 @_value.defjvp
 def _value_jvp(density, primals, tangents):
-    (x,), (tangent,) = primals, tangents
-    return _value(density, x), jnp.sum(_score(density, x) * tangent)
+    value, score = _both(density, *primals)
+    return value, jnp.sum(score * tangents[0])
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _score(density: CallbackDensity, x: Point) -> Point:
-    return density.value_and_score(x)[1]
+def _both(density: CallbackDensity, x: Point) -> tuple[Array, Point]:
+    """log p(x) and its score, in one call to the host."""
+    like = (jax.ShapeDtypeStruct((), x.dtype), x)
+    return _on_host(density.value_and_gradient, "value_and_gradient", like, x)
 
 
-def _score_forward(density, x):
-    return density.value_and_score(x)[1], x
+def _both_forward(density, x):
+    value, score = _both(density, x)
+    return (value, score), (x, score)
 
 
-def _score_backward(density, x, cotangent):
+def _both_backward(density, residuals, cotangents):
+    (x, score), (of_value, of_score) = residuals, cotangents
     if density.hessian_product is None:
         raise ValueError(
             "hessian_product must be given for an objective that differentiates the score, such as KSIVI; "
             "fit and SIVI do without"
         )
     # The Hessian is symmetric: its product is the transposed one as well.
-    return (_on_host(density.hessian_product, "hessian_product", x, x, cotangent),)
+    return (of_value * score + _on_host(density.hessian_product, "hessian_product", x, x, of_score),)
 
 
-_score.defvjp(_score_forward, _score_backward)
+_both.defvjp(_both_forward, _both_backward)
 
 
 def _on_host(function: Callable, name: str, like: Any, *points: Point) -> Any:

@@ -15,6 +15,7 @@ Layout = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 def named_layout(names: Sequence[str] | None, dim: int) -> Layout:
+    """A name a coordinate, or "x" for all."""
     if names is None:
         return (("x", (dim,)),)
     if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != dim or len(set(names)) != dim:
@@ -23,6 +24,7 @@ def named_layout(names: Sequence[str] | None, dim: int) -> Layout:
 
 
 def named_leaves(example: PyTree) -> tuple[list[str], list[Array], Any]:
+    """Names of a pytree's parts, their values, and its structure. An array alone is "x"."""
     paths, treedef = jax.tree_util.tree_flatten_with_path(example)
     if not paths:
         raise ValueError("example must hold at least one array, got an empty pytree")
@@ -36,6 +38,9 @@ def named_leaves(example: PyTree) -> tuple[list[str], list[Array], Any]:
 
 
 def supports_of(names: list[str], supports: dict[str, Support]) -> tuple[Support, ...]:
+    """One a name: all numbers unless given."""
+    if not isinstance(supports, dict):
+        raise ValueError(f"supports must be a dict by name, of {names}, got {describe(supports)}")
     for name, support in supports.items():
         if name not in names:
             raise ValueError(f"supports must name parts of example, {names}, got {name!r}")
@@ -45,11 +50,18 @@ def supports_of(names: list[str], supports: dict[str, Support]) -> tuple[Support
 
 
 def unconstrained(names: list[str], values: list[Array], supports: tuple[Support, ...]) -> list[Array]:
+    """The u of every value."""
     found = []
     for name, value, support in zip(names, values, supports, strict=True):
+        shape, least = value.shape, support.least_ndim
+        if value.ndim < least:
+            raise ValueError(f"example must have at least {least} axes for {name}, a {support}, got shape {shape}")
         u = support.inverse(value)
-        # There and back again: not every map gives NaN for a value that it cannot reach.
-        if not jnp.allclose(support(u), value, rtol=1e-3, atol=1e-4):
-            raise ValueError(f"example must be where its supports are, got {name} = {value}, outside {support.kind}")
+        back = support(u)
+        # There and back again: not every map gives NaN for a value that it cannot reach. Bounds may have more axes.
+        if back.shape != shape:
+            raise ValueError(f"the bounds of {name}, {support}, must broadcast to its shape {shape}, got {back.shape}")
+        if not (jnp.isfinite(u).all() and jnp.allclose(back, value, rtol=1e-3, atol=1e-4)):
+            raise ValueError(f"example must be inside its supports, got {name} = {value}, which is {support}")
         found.append(u)
     return found

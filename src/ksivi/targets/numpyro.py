@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._checks import require_callable
 from .model import AbstractModel, Draws
-from .supports import Support
+from .supports import Support, greater_than, interval, less_than
 from .target import Target
 
 Sites = dict[str, dict[str, Any]]
@@ -166,13 +166,14 @@ def _support(name: str, site: dict[str, Any]) -> Support:
     for kind in _BOUNDLESS:
         if found is getattr(constraints, kind):
             return Support(kind)
-    bounds = [getattr(found, end, None) for end in ("lower_bound", "upper_bound")]
-    values = tuple(jnp.asarray(bound, jnp.result_type(float)) for bound in bounds if bound is not None)
-    if not values:
-        raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
-    if len(values) == 2:
-        return Support("interval", values)
-    return Support("less_than" if bounds[0] is None else "greater_than", values)
+    lower, upper = (getattr(found, end, None) for end in ("lower_bound", "upper_bound"))
+    if lower is not None and upper is not None:
+        return interval(lower, upper)
+    if lower is not None:
+        return greater_than(lower)
+    if upper is not None:
+        return less_than(upper)
+    raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
 
 
 def _unconstrained(site: dict[str, Any]) -> Array:

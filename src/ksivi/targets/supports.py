@@ -52,21 +52,33 @@ class Support(eqx.Module):
     def __call__(self, u: Float[Array, "..."]) -> Float[Array, "..."]:
         """The value of an unconstrained u."""
         if self.kind in _MAPS:
-            return _MAPS[self.kind].forward(u, *self.bounds)
+            return _MAPS[self.kind].forward(u, *self._bounds(u))
         return _numpyro_map(self.kind)(u)
 
     def inverse(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         """The unconstrained u of a value; not finite where the value is not in the support."""
         if self.kind in _MAPS:
-            return _MAPS[self.kind].inverse(value, *self.bounds)
+            return _MAPS[self.kind].inverse(value, *self._bounds(value))
         return _numpyro_map(self.kind).inv(value)
 
     def log_det(self, u: Float[Array, "..."]) -> Scalar:
         """log |det ∂value/∂u|."""
         if self.kind in _MAPS:
-            return jnp.sum(_MAPS[self.kind].log_slope(u, *self.bounds))
+            return jnp.sum(_MAPS[self.kind].log_slope(u, *self._bounds(u)))
         to = _numpyro_map(self.kind)
         return jnp.sum(to.log_abs_det_jacobian(u, to(u)))
+
+    @property
+    def least_ndim(self) -> int:
+        """Axes that one value has at least."""
+        return 0 if self.kind in _MAPS else 2 if "chol" in self.kind or "matrix" in self.kind else 1
+
+    def __str__(self) -> str:
+        words = self.kind.replace("_", " ")
+        return f"{words} {' and '.join(str(bound) for bound in self.bounds)}".strip()
+
+    def _bounds(self, like: Float[Array, "..."]) -> list[Array]:
+        return [bound.astype(like.dtype) for bound in self.bounds]
 
 
 def real() -> Support:
@@ -98,22 +110,25 @@ def interval(lower: float | Array, upper: float | Array) -> Support:
 
 
 def simplex() -> Support:
-    """Vectors of positive numbers that sum to 1, along the last axis."""
+    """Vectors of positive numbers that sum to 1, along the last axis. Needs NumPyro."""
     return Support("simplex")
 
 
 def ordered() -> Support:
-    """Vectors of rising numbers, along the last axis."""
+    """Vectors of rising numbers, along the last axis. Needs NumPyro."""
     return Support("ordered_vector")
 
 
 def corr_cholesky() -> Support:
-    """Cholesky factors of correlation matrices."""
+    """Cholesky factors of correlation matrices. Needs NumPyro."""
     return Support("corr_cholesky")
 
 
 def _as_bound(bound: float | Array) -> Array:
-    return jnp.asarray(bound, jnp.result_type(float))
+    found = jnp.asarray(bound, jnp.result_type(float))
+    if not bool(jnp.isfinite(found).all()):
+        raise ValueError(f"bounds must be finite, got {bound}")
+    return found
 
 
 def _numpyro_map(kind: str) -> Any:

@@ -64,7 +64,7 @@ class Target(eqx.Module):
         self.supports = None
         self.dim = dim
         self.layout = named_layout(names, dim)
-        probe(self.density, _test_point(test_point, dim))
+        probe(self.density, as_test_point(test_point, dim))
 
     @classmethod
     def from_score(
@@ -83,7 +83,7 @@ class Target(eqx.Module):
         """
         dim = as_count(dim, "dim")
         require_callable(score, "score")
-        return cls._new(ScoreDensity(score), dim, named_layout(names, dim), _test_point(test_point, dim))
+        return cls._new(ScoreDensity(score), dim, named_layout(names, dim), as_test_point(test_point, dim))
 
     @classmethod
     def from_data(
@@ -122,7 +122,7 @@ class Target(eqx.Module):
         if batch_size is not None and as_count(batch_size, "batch_size") > num_rows:
             raise ValueError(f"batch_size must be at most the {num_rows} rows of data, got {batch_size}")
         density = DataDensity(log_prior, log_likelihood, data, None, batch_size)
-        return cls._new(density, dim, named_layout(names, dim), _test_point(test_point, dim))
+        return cls._new(density, dim, named_layout(names, dim), as_test_point(test_point, dim))
 
     @classmethod
     def from_pytree(
@@ -156,9 +156,9 @@ class Target(eqx.Module):
         return target._replace(supports=to)
 
     @classmethod
-    def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, test_point: Array | None) -> Self:
-        """For the doors to other frameworks: a density of their own, checked at the test point."""
-        return cls._new(density, dim, layout, _test_point(test_point, dim))
+    def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
+        """For the doors to other frameworks: a density of their own, checked at the point."""
+        return cls._new(density, dim, layout, point)
 
     def log_density(self, x: Point) -> Scalar:
         """log p(x) up to a constant."""
@@ -283,7 +283,7 @@ class Target(eqx.Module):
         return target
 
 
-def _test_point(point: Any, dim: int) -> Point:
+def as_test_point(point: Any, dim: int) -> Point:
     point = jnp.zeros(dim) if point is None else jnp.asarray(point)
     if point.shape != (dim,) or not jnp.issubdtype(point.dtype, jnp.floating):
         raise ValueError(f"test_point must be {dim} floating numbers, got shape {point.shape} and dtype {point.dtype}")

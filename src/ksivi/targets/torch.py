@@ -34,30 +34,41 @@ def from_torch(
     ```
     """
     try:
-        import torch
+        import torch  # noqa: F401
     except ImportError as error:
-        raise ImportError("from_torch needs PyTorch: pip install torch") from error
+        raise ImportError("from_torch needs PyTorch: pip install 'ksivi[torch]'") from error
     require_callable(log_density, "log_density")
-    rows = _Rows(log_density if batched else torch.vmap(log_density), log_density, device)
+    derivatives = (_ValueAndGradient(log_density, batched, device), _HessianProduct(log_density, batched, device))
     return from_callback(
-        rows.value_and_gradient,
-        dim,
-        hessian_product=rows.hessian_product,
-        batched=True,
-        names=names,
-        test_point=test_point,
+        derivatives[0], dim, hessian_product=derivatives[1], batched=True, names=names, test_point=test_point
     )
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Derivatives of a log density of points as rows; equal for the same function."""
+class _Derivative:
+    """A derivative of a log density, of points as rows. Two of one function are equal: nothing is compiled again."""
 
-    of_rows: Callable = dataclasses.field(compare=False)
     log_density: Callable
+    batched: bool
     device: str
 
-    def value_and_gradient(self, x: Points) -> tuple[np.ndarray, np.ndarray]:
+    def _tensor(self, x: Points) -> Any:
+        import torch
+
+        return torch.from_numpy(x).to(self.device)
+
+    def _values(self, points: Any) -> Any:
+        import torch
+
+        values = (self.log_density if self.batched else torch.vmap(self.log_density))(points)
+        if values.shape != points.shape[:1]:
+            expected = f"({len(points)},) for {len(points)} points"
+            raise ValueError(f"log_density must return shape {expected}, got {tuple(values.shape)}")
+        return values
+
+
+class _ValueAndGradient(_Derivative):
+    def __call__(self, x: Points) -> tuple[np.ndarray, np.ndarray]:
         import torch
 
         points = self._tensor(x).requires_grad_()
@@ -65,7 +76,9 @@ class _Rows:
         (gradient,) = torch.autograd.grad(values.sum(), points)
         return _array(values), _array(gradient)
 
-    def hessian_product(self, x: Points, v: Points) -> np.ndarray:
+
+class _HessianProduct(_Derivative):
+    def __call__(self, x: Points, v: Points) -> np.ndarray:
         import torch
 
         points = self._tensor(x).requires_grad_()
@@ -74,18 +87,6 @@ class _Rows:
             return np.zeros_like(x)
         (product,) = torch.autograd.grad(gradient, points, self._tensor(v), allow_unused=True)
         return np.zeros_like(x) if product is None else _array(product)
-
-    def _tensor(self, x: Points) -> Any:
-        import torch
-
-        return torch.from_numpy(x).to(self.device)
-
-    def _values(self, points: Any) -> Any:
-        values = self.of_rows(points)
-        if values.shape != points.shape[:1]:
-            expected = f"({len(points)},) for {len(points)} points"
-            raise ValueError(f"log_density must return shape {expected}, got {tuple(values.shape)}")
-        return values
 
 
 def _array(tensor: Any) -> np.ndarray:
