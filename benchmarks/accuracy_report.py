@@ -17,7 +17,10 @@ _WORST = 10.0
 def table(records: Sequence[Record], methods: Sequence[str]) -> str:
     """Development set and held-out posteriors apart: a line a method, and what our fits said of themselves."""
     parts = []
-    for title, held_out in (("development set", False), ("held out: no setting was chosen on these", True)):
+    for title, held_out in (
+        ("development set", False),
+        ("held out: no stage was chosen on these, sizes were compared on all", True),
+    ):
         rows = [record for record in records if record["held_out"] is held_out]
         if rows:
             parts += [title, *_lines(rows, methods), "", verdicts(rows), ""]

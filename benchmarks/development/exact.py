@@ -148,6 +148,11 @@ def far_scales(dim: int = 12) -> Case:
     return exact("far-scales-12", log_density, dim, draw)
 
 
+def log_gamma() -> Case:
+    """The logarithm of one gamma variable of shape 2: a single, skewed coordinate."""
+    return exact("log-gamma-1", lambda x: 2 * x[0] - jnp.exp(x[0]), 1, lambda key: jax.random.loggamma(key, 2.0, (1,)))
+
+
 def cases() -> list[Case]:
     return [
         funnel(10),
@@ -161,4 +166,5 @@ def cases() -> list[Case]:
         skewed(8),
         circle_of_modes(),
         far_scales(),
+        log_gamma(),
     ]
