@@ -17,6 +17,7 @@ SUPPORTS = {
     "interval": (ksivi.supports.interval(-1.0, 3.0), (3,), slice(None)),
     # Of three shares two are free, and of a Cholesky factor of correlations what is below the diagonal.
     "simplex": (ksivi.supports.simplex(), (2,), slice(0, 2)),
+    "softmax_simplex": (ksivi.supports.Support("softmax_simplex"), (2,), slice(0, 2)),
     "ordered": (ksivi.supports.ordered(), (3,), slice(None)),
     "corr_cholesky": (ksivi.supports.corr_cholesky(), (3,), np.array([3, 6, 7])),
 }

@@ -8,7 +8,7 @@ from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
-from .targets import Target, from_callback, from_numpyro, from_torch, supports
+from .targets import Target, from_callback, from_numpyro, from_pymc, from_torch, supports
 from .training import Chunk, train
 
 __version__ = "0.1.0"
@@ -43,6 +43,7 @@ __all__ = [
     "fit",
     "from_callback",
     "from_numpyro",
+    "from_pymc",
     "from_torch",
     "kernels",
     "load",

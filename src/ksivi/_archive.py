@@ -91,7 +91,8 @@ def _encode(value: Any, path: str, tensors: Tensors) -> Any:
     if isinstance(value, tuple | list):
         return {"tuple": [_encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]}
     if type(value) in _CLASSES.values():
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        kept = [field.name for field in dataclasses.fields(value) if field.metadata.get("saved", True)]
+        fields = {name: getattr(value, name) for name in kept}
         encoded = {name: _encode(item, f"{path}.{name}", tensors) for name, item in fields.items()}
         return {"class": type(value).__name__, "fields": encoded}
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):

@@ -37,7 +37,7 @@ class Posterior(eqx.Module):
     coordinates: Affine | None
     layout: Layout = eqx.field(static=True)
     supports: tuple[Support, ...] | None = None
-    target: Target | None = None
+    target: Target | None = eqx.field(default=None, metadata={"saved": False})
 
     @classmethod
     def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
@@ -85,7 +85,7 @@ class Posterior(eqx.Module):
 
         Refuses (`ValueError`) a family that holds user code, such as a custom mixing sampler or activation.
         """
-        _archive.write(path, self.alone())
+        _archive.write(path, self)
 
     def alone(self) -> "Posterior":
         """The same sampler without its target: all that drawing needs."""

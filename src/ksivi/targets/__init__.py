@@ -5,6 +5,7 @@ from .affine import Affine
 from .callback import from_callback
 from .layout import Layout
 from .numpyro import from_numpyro
+from .pymc import from_pymc
 from .stein import stein_ratio
 from .supports import Support
 from .target import Target
@@ -17,6 +18,7 @@ __all__ = [
     "Target",
     "from_callback",
     "from_numpyro",
+    "from_pymc",
     "from_torch",
     "stein_ratio",
     "supports",

@@ -11,7 +11,7 @@ from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._checks import require_callable
 from .model import AbstractModel, Draws
-from .supports import Support, greater_than, interval, less_than
+from .supports import Support, within
 from .target import Target
 
 Sites = dict[str, dict[str, Any]]
@@ -167,13 +167,9 @@ def _support(name: str, site: dict[str, Any]) -> Support:
         if found is getattr(constraints, kind):
             return Support(kind)
     lower, upper = (getattr(found, end, None) for end in ("lower_bound", "upper_bound"))
-    if lower is not None and upper is not None:
-        return interval(lower, upper)
-    if lower is not None:
-        return greater_than(lower)
-    if upper is not None:
-        return less_than(upper)
-    raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
+    if lower is None and upper is None:
+        raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
+    return within(lower, upper)
 
 
 def _unconstrained(site: dict[str, Any]) -> Array:

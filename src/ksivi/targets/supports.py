@@ -12,7 +12,7 @@ from .. import _archive
 
 
 class _Map(NamedTuple):
-    """y(u), u(y) and log dy/du, coordinate by coordinate."""
+    """y(u), u(y) and log |det ∂y/∂u| in parts that are to be summed."""
 
     forward: Callable[..., Array]
     inverse: Callable[..., Array]
@@ -31,6 +31,23 @@ _MAPS = {
 }
 
 
+def _softmax(u: Float[Array, "... k"]) -> Float[Array, "... 1+k"]:
+    """PyMC's map to a simplex: of coordinates with the one that makes their sum 0."""
+    return jax.nn.softmax(jnp.concatenate([u, -jnp.sum(u, axis=-1, keepdims=True)], axis=-1), axis=-1)
+
+
+def _inverse_softmax(y: Float[Array, "... 1+k"]) -> Float[Array, "... k"]:
+    logs = jnp.log(y)
+    return (logs - jnp.mean(logs, axis=-1, keepdims=True))[..., :-1]
+
+
+def _softmax_slope(u: Float[Array, "... k"]) -> Float[Array, "..."]:
+    return jnp.log(u.shape[-1] + 1.0) + jnp.sum(jnp.log(_softmax(u)), axis=-1)
+
+
+_MAPS["softmax_simplex"] = _Map(_softmax, _inverse_softmax, _softmax_slope)
+
+
 @_archive.register
 class Support(eqx.Module):
     """A set of parameter values, and the map onto it.
@@ -41,6 +58,7 @@ class Support(eqx.Module):
     | greater_than | above a bound | bound + eᵘ                   |
     | less_than    | below a bound | bound − eᵘ                   |
     | interval     | between two   | lower + (upper − lower)/(1 + e⁻ᵘ) |
+    | softmax_simplex | shares     | softmax(u, −Σu), which is PyMC's |
 
     Other kinds are those of NumPyro that have no bounds, such as "simplex", "ordered_vector" or "corr_cholesky", with
     its maps.
@@ -71,7 +89,9 @@ class Support(eqx.Module):
     @property
     def least_ndim(self) -> int:
         """Axes that one value has at least."""
-        return 0 if self.kind in _MAPS else 2 if "chol" in self.kind or "matrix" in self.kind else 1
+        if self.kind in _MAPS:
+            return int(self.kind == "softmax_simplex")
+        return 2 if "chol" in self.kind or "matrix" in self.kind else 1
 
     def __str__(self) -> str:
         words = self.kind.replace("_", " ")
@@ -107,6 +127,15 @@ def interval(lower: float | Array, upper: float | Array) -> Support:
     if not bool(jnp.all(low < high)):
         raise ValueError(f"lower must be below upper, got {lower} and {upper}")
     return Support("interval", (low, high))
+
+
+def within(lower: float | Array | None, upper: float | Array | None) -> Support:
+    """Numbers above the one and below the other, where there are such bounds."""
+    if lower is not None and upper is not None:
+        return interval(lower, upper)
+    if lower is not None:
+        return greater_than(lower)
+    return Support("real") if upper is None else less_than(upper)
 
 
 def simplex() -> Support:

@@ -1,0 +1,100 @@
+"""The door for PyMC models: PyMC's own log density, names, supports, and what a model knows."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import ksivi
+
+pymc = pytest.importorskip("pymc", reason="PyMC is not installed")
+KEY = jax.random.key(0)
+X = np.linspace(-1, 1, 12)
+Y = 0.5 + 2 * X + 0.3 * np.random.default_rng(0).normal(size=12)
+
+
+def many_supports():
+    with pymc.Model() as model:
+        slope = pymc.Normal("slope", 0, 2, shape=2)
+        noise = pymc.HalfNormal("noise", 1)
+        shares = pymc.Dirichlet("shares", np.array([2.0, 1.0, 3.0]))
+        between = pymc.Uniform("between", -1, 3)
+        chance = pymc.Beta("chance", 2, 3)
+        pymc.Deterministic("total", slope.sum() + chance)
+        pymc.Normal("y", slope[0] + slope[1] * X + between * shares[0], noise, observed=Y)
+    return model
+
+
+def regression():
+    with pymc.Model() as model:
+        intercept, slope = pymc.Normal("intercept", 0, 2), pymc.Normal("slope", 0, 2)
+        pymc.Normal("y", intercept + slope * X, pymc.HalfNormal("noise", 1), observed=Y)
+    return model
+
+
+def test_the_density_is_pymcs_own():
+    model = many_supports()
+    target = ksivi.from_pymc(model)
+    theirs = model.compile_logp()
+    names = {variable.name: model.rvs_to_values[variable].name for variable in model.free_RVs}
+    for key in jax.random.split(KEY, 3):
+        x = 0.7 * jax.random.normal(key, (target.dim,))
+        parts = target.density.parts(x)
+        point = {names[name]: np.asarray(u, np.float64) for (name, _), u in zip(target.layout, parts, strict=True)}
+        np.testing.assert_allclose(target.log_density(x), theirs(point), rtol=1e-4)
+
+
+def test_it_leaves_precision_as_it_was():
+    before = jax.config.jax_enable_x64
+    target = ksivi.from_pymc(regression())
+    assert jax.config.jax_enable_x64 == before
+    assert target.score(jnp.zeros(3)).dtype == jnp.zeros(()).dtype
+
+
+def test_draws_are_where_parameters_live_and_the_model_is_known_to_arviz(tmp_path):
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    target = ksivi.from_pymc(many_supports())
+    posterior = ksivi.Posterior.of(ksivi.SemiImplicit.location_scale(target.dim), target)
+    draws = posterior.draws(KEY, 50)
+    assert draws["shares"].shape == (50, 3)
+    np.testing.assert_allclose(draws["shares"].sum(axis=1), 1.0, rtol=1e-5)
+    assert bool(jnp.all((draws["between"] > -1) & (draws["between"] < 3) & (draws["noise"] > 0)))
+    found = posterior.to_arviz(KEY, 50)
+    total = np.asarray(draws["slope"]).sum(axis=1) + np.asarray(draws["chance"])
+    np.testing.assert_allclose(found.posterior["total"][0], total, rtol=1e-4, atol=1e-5)
+    d = {name: np.asarray(values, np.float64) for name, values in draws.items()}
+    mean = d["slope"][:, :1] + d["slope"][:, 1:] * X + (d["between"] * d["shares"][:, 0])[:, None]
+    pointwise = stats.norm.logpdf(Y, mean, d["noise"][:, None])
+    np.testing.assert_allclose(found.log_likelihood["y"][0], pointwise, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found.observed_data["y"], Y)
+    assert posterior.predictive(KEY, 20)["y"].shape == (20, 12)
+    posterior.save(tmp_path / "p.safetensors")
+    again = ksivi.load(tmp_path / "p.safetensors").draws(KEY, 50)
+    np.testing.assert_array_equal(again["shares"], draws["shares"])
+
+
+def test_what_cannot_be_is_refused():
+    with pymc.Model() as discrete:
+        pymc.Poisson("count", 3)
+    with pytest.raises(ValueError, match="'count' is discrete"):
+        ksivi.from_pymc(discrete)
+    with pymc.Model() as moving:
+        pymc.Uniform("inside", 0, pymc.HalfNormal("edge", 1))
+    with pytest.raises(ValueError, match="'inside' has a support that depends on other parameters"):
+        ksivi.from_pymc(moving)
+    with pytest.raises(ValueError, match=r"model must be a pymc\.Model"):
+        ksivi.from_pymc(lambda: None)
+
+
+@pytest.mark.slow
+def test_a_fit_agrees_with_pymcs_own_sampler():
+    model = regression()
+    fit = ksivi.fit(KEY, ksivi.from_pymc(model), progress=False)
+    assert fit.trusted, fit.status
+    with model:
+        truth = pymc.sample(2_000, tune=1_000, chains=2, cores=1, random_seed=0, progressbar=False).posterior
+    for name, values in fit.posterior.draws(KEY, 20_000).items():
+        true = truth[name].to_numpy().ravel()
+        assert abs(float(values.mean()) - true.mean()) < 0.1 * true.std()
+        assert float(values.std()) == pytest.approx(true.std(), rel=0.1)
