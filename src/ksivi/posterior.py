@@ -1,8 +1,6 @@
 """What every method returns: a `Fit`, with its `Posterior`, its `Status` and its `Cost`."""
 
 import dataclasses
-import itertools
-import math
 import os
 import shutil
 import textwrap
@@ -10,7 +8,6 @@ from typing import Any, Literal
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -18,7 +15,7 @@ from . import _archive, export
 from ._checks import as_count, as_samples, as_single_key
 from ._compile import jit
 from .families import Empirical, SemiImplicit
-from .targets import Affine, Layout, Support, Target
+from .targets import Affine, Layout, Support, Target, split
 
 Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
 
@@ -73,9 +70,8 @@ class Posterior(eqx.Module):
 
     def constrain(self, x: Float[Array, "n d"]) -> dict[str, Float[Array, "n ..."]]:
         """Points by the target's names, where its parameters live."""
-        ends = list(itertools.accumulate(math.prod(shape) for _, shape in self.layout))
-        parts = jnp.split(x, ends[:-1], axis=1)
-        sites = {name: part.reshape(len(x), *shape) for (name, shape), part in zip(self.layout, parts, strict=True)}
+        names, shapes = zip(*self.layout, strict=True)
+        sites = dict(zip(names, split(x, shapes), strict=True))
         if self.supports is None:
             return sites
         return {name: jax.vmap(to)(u) for (name, u), to in zip(sites.items(), self.supports, strict=True)}

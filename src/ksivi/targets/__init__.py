@@ -3,7 +3,7 @@
 from . import supports
 from .affine import Affine
 from .callback import from_callback
-from .layout import Layout
+from .layout import Layout, split
 from .numpyro import from_numpyro
 from .pymc import from_pymc
 from .stein import stein_ratio
@@ -20,6 +20,7 @@ __all__ = [
     "from_numpyro",
     "from_pymc",
     "from_torch",
+    "split",
     "stein_ratio",
     "supports",
 ]

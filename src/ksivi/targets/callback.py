@@ -80,21 +80,25 @@ def from_callback(
     if hessian_product is not None:
         require_callable(hessian_product, "hessian_product")
     point = as_test_point(test_point, dim)
-    rows = (lambda function: function) if batched else _OneByOne
-    _try(rows(value_and_gradient), hessian_product and rows(hessian_product), np.asarray(point, np.float64))
-    if not batched:
-        value_and_gradient = _OneByOne(value_and_gradient, is_tried=True)
-        hessian_product = hessian_product and _OneByOne(hessian_product, is_tried=True)
     density = CallbackDensity(value_and_gradient, hessian_product)
+    _try(density if batched else _one_by_one(density, may_reject=False), np.asarray(point, np.float64))
+    density = density if batched else _one_by_one(density, may_reject=True)
     return Target.from_density(density, dim, named_layout(names, dim), point)
 
 
-def _try(value_and_gradient: Callable, hessian_product: Callable | None, x: Float[np.ndarray, " d"]) -> None:
+def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
     """Before JAX does, whose report of what went wrong on the host is long."""
     value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
-    _call(value_and_gradient, "value_and_gradient", (value, point), x[None])
-    if hessian_product is not None:
-        _call(hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
+    _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
+    if density.hessian_product is not None:
+        _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
+
+
+def _one_by_one(density: CallbackDensity, may_reject: bool) -> CallbackDensity:
+    """The density of points as rows, by functions of one point."""
+    product = density.hessian_product
+    of_rows = None if product is None else _OneByOne(product, may_reject)
+    return CallbackDensity(_OneByOne(density.value_and_gradient, may_reject), of_rows)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +106,7 @@ class _OneByOne:
     """A function of points as rows, by one of points. Two of the same function are equal: nothing is compiled again."""
 
     function: Callable
-    is_tried: bool = False
+    may_reject: bool
 
     def __call__(self, *rows: Points) -> Any:
         results = [self._at(*points) for points in zip(*rows, strict=True)]
@@ -114,7 +118,7 @@ class _OneByOne:
         try:
             return self.function(x, *v)
         except (RuntimeError, ArithmeticError, np.linalg.LinAlgError):
-            if not self.is_tried:
+            if not self.may_reject:
                 raise
             nowhere = np.full_like(x, np.nan)
             return nowhere if v else (-np.inf, nowhere)

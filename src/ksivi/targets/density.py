@@ -1,16 +1,14 @@
 """The forms in which a log density is given: a function, data, a pytree of parameters, or a score alone."""
 
 import abc
-import itertools
-import math
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from .layout import split
 from .supports import Support
 
 Point = Float[Array, " d"]
@@ -79,7 +77,7 @@ class PytreeDensity(AbstractDensity):
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     def value(self, x):
-        parts = self.parts(x)
+        parts = split(x, self.shapes)
         if self.supports is None:
             return self.log_density(jax.tree.unflatten(self.treedef, parts))
         values = [to(u) for to, u in zip(self.supports, parts, strict=True)]
@@ -91,11 +89,6 @@ class PytreeDensity(AbstractDensity):
 
     def score(self, x):
         return jax.grad(self.value)(x)
-
-    def parts(self, x: Point) -> list[Array]:
-        ends = list(itertools.accumulate(math.prod(shape) for shape in self.shapes))
-        parts = jnp.split(x, ends[:-1])
-        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 class DataDensity(AbstractDensity):

@@ -1,17 +1,26 @@
 """How a vector is made of named parts, each with its shape and support."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Float, PyTree
 
 from .._checks import describe
 from .supports import Support
 
 Layout = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def split(x: Float[Array, "*n d"], shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """The parts of these shapes that a vector, or each row of points, is made of."""
+    ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
+    parts = jnp.split(x, ends[:-1], axis=-1)
+    return [part.reshape(*x.shape[:-1], *shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def named_layout(names: Sequence[str] | None, dim: int) -> Layout:

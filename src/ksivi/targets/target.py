@@ -83,7 +83,7 @@ class Target(eqx.Module):
         """
         dim = as_count(dim, "dim")
         require_callable(score, "score")
-        return cls._new(ScoreDensity(score), dim, named_layout(names, dim), as_test_point(test_point, dim))
+        return cls.from_density(ScoreDensity(score), dim, named_layout(names, dim), as_test_point(test_point, dim))
 
     @classmethod
     def from_data(
@@ -122,7 +122,7 @@ class Target(eqx.Module):
         if batch_size is not None and as_count(batch_size, "batch_size") > num_rows:
             raise ValueError(f"batch_size must be at most the {num_rows} rows of data, got {batch_size}")
         density = DataDensity(log_prior, log_likelihood, data, None, batch_size)
-        return cls._new(density, dim, named_layout(names, dim), as_test_point(test_point, dim))
+        return cls.from_density(density, dim, named_layout(names, dim), as_test_point(test_point, dim))
 
     @classmethod
     def from_pytree(
@@ -152,13 +152,8 @@ class Target(eqx.Module):
         shapes = tuple(part.shape for part in parts)
         point = jnp.concatenate([jnp.ravel(part) for part in parts])
         density = PytreeDensity(log_density, to, treedef, shapes)
-        target = cls._new(density, len(point), tuple(zip(names, shapes, strict=True)), point)
+        target = cls.from_density(density, len(point), tuple(zip(names, shapes, strict=True)), point)
         return target._replace(supports=to)
-
-    @classmethod
-    def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
-        """For the doors to other frameworks: a density of their own, checked at the point."""
-        return cls._new(density, dim, layout, point)
 
     def log_density(self, x: Point) -> Scalar:
         """log p(x) up to a constant."""
@@ -269,7 +264,8 @@ class Target(eqx.Module):
         return score if self.inverse_temperature is None else self.inverse_temperature.astype(score.dtype) * score
 
     @classmethod
-    def _new(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
+    def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
+        """For every door: a density of its own, checked at the point."""
         probe(density, point)
         return object.__new__(cls)._replace(
             density=density, coordinates=None, inverse_temperature=None, supports=None, dim=dim, layout=layout
