@@ -15,7 +15,7 @@ _TOYS = (problems.banana, problems.multimodal, problems.x_shaped)
 
 
 def cases() -> list[Case]:
-    """All that this machine has the data for, those last that no setting was chosen on."""
+    """All that this machine has the data for, the held-out ones last."""
     problem_cases = [_of_problem(make()) for make in _TOYS]
     problem_cases += [_of_problem(problems.waveform()), _of_problem(problems.diffusion(dim=100))]
     unseen = [dataclasses.replace(case, held_out=True) for case in held_out.cases()]

@@ -22,7 +22,7 @@ class Case:
 
     - `target`: what a method is given.
     - `truth`: makes draws of the truth, on the scale that `view` gives.
-    - `held_out`: whether no setting was chosen on it.
+    - `held_out`: whether it was written once `fit` was final, so that nothing was chosen on it.
     - `view`: key, posterior and n to draws on that scale; the target's own, unconstrained scale unless given.
     """
 

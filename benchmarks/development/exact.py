@@ -153,6 +153,40 @@ def log_gamma() -> Case:
     return exact("log-gamma-1", lambda x: 2 * x[0] - jnp.exp(x[0]), 1, lambda key: jax.random.loggamma(key, 2.0, (1,)))
 
 
+def two_modes(dim: int = 10, gap: float = 6.0) -> Case:
+    """Gaussians of weights 0.65 and 0.35, six standard deviations apart along the diagonal."""
+    mean, log_weights = jnp.full(dim, gap / 2 / dim**0.5), jnp.log(jnp.array([0.65, 0.35]))
+
+    def log_density(x):
+        parts = jnp.stack([jnp.sum(norm.logpdf(x, -mean)), jnp.sum(norm.logpdf(x, mean))])
+        return logsumexp(log_weights + parts)
+
+    def draw(key):
+        which_key, normal_key = jax.random.split(key)
+        sign = jnp.where(jax.random.bernoulli(which_key, 0.35), 1.0, -1.0)
+        return sign * mean + jax.random.normal(normal_key, (dim,))
+
+    return exact("two-modes-10", log_density, dim, draw)
+
+
+def twisted(dim: int = 4, bend: float = 1.0) -> Case:
+    """x₁ ~ N(0, 2²), x₂ ~ N(bend (x₁² − 4)/4, 0.5²), the rest N(x₁/2, 1): one sharp bend and correlations."""
+
+    def following(x):
+        return bend * (x**2 - 4) / 4
+
+    def log_density(x):
+        rest = jnp.sum(norm.logpdf(x[2:], x[0] / 2))
+        return norm.logpdf(x[0], 0, 2) + norm.logpdf(x[1], following(x[0]), 0.5) + rest
+
+    def draw(key):
+        u = jax.random.normal(key, (dim,))
+        first = 2 * u[0]
+        return jnp.concatenate([jnp.stack([first, following(first) + 0.5 * u[1]]), first / 2 + u[2:]])
+
+    return exact("twisted-4", log_density, dim, draw)
+
+
 def cases() -> list[Case]:
     return [
         funnel(10),
@@ -167,4 +201,6 @@ def cases() -> list[Case]:
         circle_of_modes(),
         far_scales(),
         log_gamma(),
+        two_modes(),
+        twisted(),
     ]

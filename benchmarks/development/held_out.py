@@ -1,7 +1,4 @@
-"""Posteriors that no stage of `fit` was chosen on: two modes, a sharp bend, a regression, simplices, slopes.
-
-Its sizes (samples, K, steps) were compared on all posteriors, these among them.
-"""
+"""Posteriors that were written once `fit` was final: nothing was chosen or compared on them before their fits."""
 
 import jax
 import jax.numpy as jnp
@@ -16,90 +13,201 @@ from ksivi import from_numpyro
 from .base import Case, by_nuts, exact
 
 
-def two_modes(dim: int = 10, gap: float = 6.0) -> Case:
-    """Gaussians of weights 0.65 and 0.35, six standard deviations apart along the diagonal."""
-    mean, log_weights = jnp.full(dim, gap / 2 / dim**0.5), jnp.log(jnp.array([0.65, 0.35]))
+def wave() -> Case:
+    """x₁ ~ N(0, 1.5²), x₂ ~ N(sin 2x₁, 0.25²)."""
 
     def log_density(x):
-        parts = jnp.stack([jnp.sum(norm.logpdf(x, -mean)), jnp.sum(norm.logpdf(x, mean))])
-        return logsumexp(log_weights + parts)
+        return norm.logpdf(x[0], 0, 1.5) + norm.logpdf(x[1], jnp.sin(2 * x[0]), 0.25)
+
+    def draw(key):
+        u = jax.random.normal(key, (2,))
+        return jnp.stack([1.5 * u[0], jnp.sin(3 * u[0]) + 0.25 * u[1]])
+
+    return exact("wave", log_density, 2, draw)
+
+
+def shell(dim: int = 4, radius: float = 3.0, width: float = 0.3) -> Case:
+    """|x| ~ N(radius, width²), the direction uniform."""
+
+    def log_density(x):
+        r = jnp.sqrt(jnp.sum(x**2) + 1e-12)
+        return norm.logpdf(r, radius, width) - (dim - 1) * jnp.log(r)
+
+    def draw(key):
+        direction_key, radius_key = jax.random.split(key)
+        u = jax.random.normal(direction_key, (dim,))
+        return (radius + width * jax.random.normal(radius_key)) * u / jnp.linalg.norm(u)
+
+    return exact(f"shell-{dim}", log_density, dim, draw)
+
+
+def crossing_modes(dim: int = 4) -> Case:
+    """A wide Gaussian of weight 0.7 and a narrow one of weight 0.3, correlated in opposite directions."""
+    rng = np.random.default_rng(20)
+    means = jnp.asarray(np.stack([np.zeros(dim), np.linspace(4, -4, dim)]))
+    wide = np.eye(dim) + 0.6 * (np.ones((dim, dim)) - np.eye(dim))
+    turned = np.linalg.qr(rng.normal(size=(dim, dim)))[0] * np.linspace(0.3, 0.8, dim)
+    roots = np.stack([np.linalg.cholesky(wide), np.linalg.cholesky(turned @ turned.T)])
+    log_scale = jnp.asarray(np.log(np.abs(np.linalg.det(roots))))
+    inverses, roots = jnp.asarray(np.linalg.inv(roots)), jnp.asarray(roots)
+    log_weights = jnp.log(jnp.array([0.7, 0.3]))
+
+    def log_density(x):
+        scaled = jnp.einsum("kij,kj->ki", inverses, x - means)
+        return logsumexp(log_weights - log_scale + jnp.sum(norm.logpdf(scaled), axis=1))
 
     def draw(key):
         which_key, normal_key = jax.random.split(key)
-        sign = jnp.where(jax.random.bernoulli(which_key, 0.35), 1.0, -1.0)
-        return sign * mean + jax.random.normal(normal_key, (dim,))
+        k = jax.random.categorical(which_key, log_weights)
+        return means[k] + roots[k] @ jax.random.normal(normal_key, (dim,))
 
-    return exact("two-modes-10", log_density, dim, draw)
-
-
-def twisted(dim: int = 4, bend: float = 1.0) -> Case:
-    """x₁ ~ N(0, 2²), x₂ ~ N(bend (x₁² − 4)/4, 0.5²), the rest N(x₁/2, 1): one sharp bend and correlations."""
-
-    def following(x):
-        return bend * (x**2 - 4) / 4
-
-    def log_density(x):
-        rest = jnp.sum(norm.logpdf(x[2:], x[0] / 2))
-        return norm.logpdf(x[0], 0, 2) + norm.logpdf(x[1], following(x[0]), 0.5) + rest
-
-    def draw(key):
-        u = jax.random.normal(key, (dim,))
-        first = 2 * u[0]
-        return jnp.concatenate([jnp.stack([first, following(first) + 0.5 * u[1]]), first / 2 + u[2:]])
-
-    return exact("twisted-4", log_density, dim, draw)
+    return exact(f"crossing-modes-{dim}", log_density, dim, draw)
 
 
-def student_regression(x, y):
-    beta = numpyro.sample("beta", dist.Normal(0, 5).expand([x.shape[1]]))
-    nu = numpyro.sample("nu", dist.Gamma(2, 0.1))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(2))
-    numpyro.sample("y", dist.StudentT(nu, x @ beta, sigma), obs=y)
+def rasch(right):
+    """Item response: person i is right in item j with logit θᵢ − bⱼ."""
+    people, items = right.shape
+    spread = numpyro.sample("spread", dist.HalfNormal(1.5))
+    theta = numpyro.sample("theta", dist.Normal(0, 1).expand([people]))
+    b = numpyro.sample("b", dist.Normal(0, 2).expand([items]))
+    numpyro.sample("right", dist.Bernoulli(logits=spread * theta[:, None] - b), obs=right)
 
 
-def robust_regression() -> Case:
-    rng = np.random.default_rng(7)
-    x = np.concatenate([np.ones((80, 1)), rng.normal(size=(80, 4)) @ rng.normal(size=(4, 4))], axis=1)
-    y = x @ np.array([1.0, 2, -1, 0, 0.5]) + rng.standard_t(3, size=80)
-    return by_nuts("robust-regression", from_numpyro(student_regression, x, y))
+def item_response() -> Case:
+    rng = np.random.default_rng(21)
+    logits = 1.3 * rng.normal(size=(25, 1)) - np.linspace(-2, 2, 7)
+    right = (rng.uniform(size=logits.shape) < 1 / (1 + np.exp(-logits))).astype(int)
+    return by_nuts("item-response", from_numpyro(rasch, right))
 
 
-def shares(counts):
-    weights = numpyro.sample("weights", dist.Dirichlet(jnp.full(counts.shape[-1], 0.7)))
-    concentration = numpyro.sample("concentration", dist.LogNormal(2, 1))
-    numpyro.sample("counts", dist.DirichletMultinomial(concentration * weights, counts.sum(-1)), obs=counts)
+def overdispersed(x, y, exposure):
+    intercept = numpyro.sample("intercept", dist.Normal(0, 5))
+    beta = numpyro.sample("beta", dist.Normal(0, 1).expand([x.shape[1]]))
+    concentration = numpyro.sample("concentration", dist.Exponential(0.3))
+    mean = exposure * jnp.exp(intercept + x @ beta)
+    numpyro.sample("y", dist.NegativeBinomial2(mean, concentration), obs=y)
 
 
-def category_shares() -> Case:
-    rng = np.random.default_rng(8)
-    counts = np.stack([rng.multinomial(12, rng.dirichlet([6.0, 3, 1, 0.5])) for _ in range(15)])
-    return by_nuts("category-shares", from_numpyro(shares, counts))
+def negative_binomial() -> Case:
+    rng = np.random.default_rng(22)
+    x, exposure = rng.normal(size=(50, 3)), rng.uniform(0.5, 4, size=50)
+    mean = exposure * np.exp(0.5 + x @ np.array([0.6, -0.3, 0.1]))
+    return by_nuts(
+        "negative-binomial", from_numpyro(overdispersed, x, rng.poisson(rng.gamma(1.2, mean / 1.2)), exposure)
+    )
 
 
-def varying_slopes(x, y, group, num_groups):
-    mu = numpyro.sample("mu", dist.Normal(0, 3).expand([2]))
-    tau = numpyro.sample("tau", dist.HalfNormal(1).expand([2]))
-    with numpyro.plate("groups", num_groups):
-        z = numpyro.sample("z", dist.Normal(0, 1).expand([2]).to_event(1))
-    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
-    b = mu + tau * z
-    numpyro.sample("y", dist.Normal(b[group, 0] + b[group, 1] * x, sigma), obs=y)
+def weibull(x, time, died):
+    """Survival with right censoring."""
+    shape = numpyro.sample("shape", dist.LogNormal(0, 1))
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]))
+    log_hazard = shape * (jnp.log(time) - x @ beta)
+    events = jnp.log(shape) - jnp.log(time) + log_hazard
+    numpyro.factor("likelihood", jnp.sum(jnp.where(died, events, 0) - jnp.exp(log_hazard)))
 
 
-def slopes() -> Case:
-    rng = np.random.default_rng(9)
-    group = np.repeat(np.arange(12), 6)
-    x = rng.normal(size=72)
-    b = np.array([1.0, -0.5]) + np.array([0.8, 0.4]) * rng.normal(size=(12, 2))
-    y = b[group, 0] + b[group, 1] * x + 0.5 * rng.normal(size=72)
-    return by_nuts("varying-slopes", from_numpyro(varying_slopes, x, y, group, 12))
+def survival() -> Case:
+    rng = np.random.default_rng(23)
+    x = np.stack([np.ones(40), rng.integers(0, 2, 40), rng.normal(size=40)], axis=1)
+    time, end = np.exp(x @ np.array([1.0, 0.5, -0.4])) * rng.weibull(1.6, 40), rng.uniform(1, 5, 40)
+    return by_nuts("survival", from_numpyro(weibull, x, np.minimum(time, end), time < end))
+
+
+def correlated_outcomes(y):
+    dim = y.shape[1]
+    mu = numpyro.sample("mu", dist.Normal(0, 3).expand([dim]))
+    sigma = numpyro.sample("sigma", dist.HalfCauchy(2).expand([dim]))
+    root = numpyro.sample("root", dist.LKJCholesky(dim, 2.0))
+    numpyro.sample("y", dist.MultivariateNormal(mu, scale_tril=sigma[:, None] * root), obs=y)
+
+
+def correlations() -> Case:
+    rng = np.random.default_rng(24)
+    y = rng.normal(size=(12, 4)) @ np.array([[1.0, 0.9, 0, 0.3], [0, 0.5, 0.4, 0], [0, 0, 1, -0.8], [0, 0, 0, 0.4]])
+    return by_nuts("correlations", from_numpyro(correlated_outcomes, y))
+
+
+def ordinal(x, grade, num_grades):
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]))
+    ordered = dist.TransformedDistribution(
+        dist.Normal(0, 3).expand([num_grades - 1]).to_event(1), dist.transforms.OrderedTransform()
+    )
+    numpyro.sample("grade", dist.OrderedLogistic(x @ beta, numpyro.sample("cuts", ordered)), obs=grade)
+
+
+def ordered_grades() -> Case:
+    rng = np.random.default_rng(25)
+    x = rng.normal(size=(45, 3))
+    grade = np.digitize(x @ np.array([1.0, -0.7, 0]) + rng.logistic(size=45), [-1.5, 0, 1.0, 3.0])
+    return by_nuts("ordered-grades", from_numpyro(ordinal, x, grade, 5))
+
+
+def local_level(y, seen, centred):
+    """A random walk with noise, a third of it not observed."""
+    drift = numpyro.sample("drift", dist.HalfNormal(1))
+    noise = numpyro.sample("noise", dist.HalfNormal(1))
+    if centred:
+        level = numpyro.sample("level", dist.GaussianRandomWalk(drift, num_steps=len(y)))
+    else:
+        level = drift * jnp.cumsum(numpyro.sample("z", dist.Normal(0, 1).expand([len(y)])))
+    numpyro.sample("y", dist.Normal(level, noise).mask(seen), obs=y)
+
+
+def random_walk() -> Case:
+    rng = np.random.default_rng(26)
+    y = np.cumsum(0.5 * rng.normal(size=40)) + 0.7 * rng.normal(size=40)
+    seen = rng.uniform(size=40) < 0.67
+    centred, easy = (from_numpyro(local_level, np.where(seen, y, 0), seen, form) for form in (True, False))
+
+    def back(sites):
+        kept = {name: sites[name] for name in ("drift", "noise")}
+        return kept | {"level": jnp.exp(sites["drift"]) * jnp.cumsum(sites["z"])}
+
+    return by_nuts("random-walk", centred, easy, back, careful=True)
+
+
+def inflated(x, y):
+    """Poisson counts, some of them zeros for another reason."""
+    zero = numpyro.sample("zero", dist.Beta(1, 1))
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]))
+    numpyro.sample("y", dist.ZeroInflatedPoisson(zero, jnp.exp(x @ beta)), obs=y)
+
+
+def zero_inflated() -> Case:
+    rng = np.random.default_rng(27)
+    x = np.stack([np.ones(35), rng.normal(size=35)], axis=1)
+    y = rng.poisson(np.exp(x @ np.array([0.2, 0.5]))) * (rng.uniform(size=35) > 0.35)
+    return by_nuts("zero-inflated", from_numpyro(inflated, x, y))
+
+
+def growth(t, y):
+    """A logistic curve of which only the beginning is seen: its ceiling is hardly known."""
+    ceiling = numpyro.sample("ceiling", dist.LogNormal(2, 1))
+    rate = numpyro.sample("rate", dist.LogNormal(0, 0.7))
+    middle = numpyro.sample("middle", dist.Normal(3, 2))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(0.5))
+    numpyro.sample("y", dist.Normal(ceiling * jax.nn.sigmoid(rate * (t - middle)), sigma), obs=y)
+
+
+def growth_curve() -> Case:
+    rng = np.random.default_rng(28)
+    t = np.linspace(0, 3, 15)
+    return by_nuts(
+        "growth-curve", from_numpyro(growth, t, 6 / (1 + np.exp(-1.2 * (t - 3))) + 0.3 * rng.normal(size=15))
+    )
 
 
 def cases() -> list[Case]:
     return [
-        two_modes(),
-        twisted(),
-        robust_regression(),
-        category_shares(),
-        slopes(),
+        wave(),
+        shell(),
+        crossing_modes(),
+        item_response(),
+        negative_binomial(),
+        survival(),
+        correlations(),
+        ordered_grades(),
+        random_walk(),
+        zero_inflated(),
+        growth_curve(),
     ]

@@ -179,6 +179,51 @@ def clustering() -> Case:
     return by_nuts("clustering", from_numpyro(two_groups, y))
 
 
+def student_regression(x, y):
+    beta = numpyro.sample("beta", dist.Normal(0, 5).expand([x.shape[1]]))
+    nu = numpyro.sample("nu", dist.Gamma(2, 0.1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(2))
+    numpyro.sample("y", dist.StudentT(nu, x @ beta, sigma), obs=y)
+
+
+def robust_regression() -> Case:
+    rng = np.random.default_rng(7)
+    x = np.concatenate([np.ones((80, 1)), rng.normal(size=(80, 4)) @ rng.normal(size=(4, 4))], axis=1)
+    y = x @ np.array([1.0, 2, -1, 0, 0.5]) + rng.standard_t(3, size=80)
+    return by_nuts("robust-regression", from_numpyro(student_regression, x, y))
+
+
+def shares(counts):
+    weights = numpyro.sample("weights", dist.Dirichlet(jnp.full(counts.shape[-1], 0.7)))
+    concentration = numpyro.sample("concentration", dist.LogNormal(2, 1))
+    numpyro.sample("counts", dist.DirichletMultinomial(concentration * weights, counts.sum(-1)), obs=counts)
+
+
+def category_shares() -> Case:
+    rng = np.random.default_rng(8)
+    counts = np.stack([rng.multinomial(12, rng.dirichlet([6.0, 3, 1, 0.5])) for _ in range(15)])
+    return by_nuts("category-shares", from_numpyro(shares, counts))
+
+
+def varying_slopes(x, y, group, num_groups):
+    mu = numpyro.sample("mu", dist.Normal(0, 3).expand([2]))
+    tau = numpyro.sample("tau", dist.HalfNormal(1).expand([2]))
+    with numpyro.plate("groups", num_groups):
+        z = numpyro.sample("z", dist.Normal(0, 1).expand([2]).to_event(1))
+    sigma = numpyro.sample("sigma", dist.HalfNormal(1))
+    b = mu + tau * z
+    numpyro.sample("y", dist.Normal(b[group, 0] + b[group, 1] * x, sigma), obs=y)
+
+
+def slopes() -> Case:
+    rng = np.random.default_rng(9)
+    group = np.repeat(np.arange(12), 6)
+    x = rng.normal(size=72)
+    b = np.array([1.0, -0.5]) + np.array([0.8, 0.4]) * rng.normal(size=(12, 2))
+    y = b[group, 0] + b[group, 1] * x + 0.5 * rng.normal(size=72)
+    return by_nuts("varying-slopes", from_numpyro(varying_slopes, x, y, group, 12))
+
+
 def cases() -> list[Case]:
     return [
         hierarchy(centred=True),
@@ -192,4 +237,7 @@ def cases() -> list[Case]:
         stochastic_volatility(),
         small_network(),
         clustering(),
+        robust_regression(),
+        category_shares(),
+        slopes(),
     ]
