@@ -142,14 +142,11 @@ def ordered_grades() -> Case:
     return by_nuts("ordered-grades", from_numpyro(ordinal, x, grade, 5))
 
 
-def local_level(y, seen, centred):
+def local_level(y, seen):
     """A random walk with noise, a third of it not observed."""
-    drift = numpyro.sample("drift", dist.HalfNormal(1))
-    noise = numpyro.sample("noise", dist.HalfNormal(1))
-    if centred:
-        level = numpyro.sample("level", dist.GaussianRandomWalk(drift, num_steps=len(y)))
-    else:
-        level = drift * jnp.cumsum(numpyro.sample("z", dist.Normal(0, 1).expand([len(y)])))
+    drift = numpyro.sample("drift", dist.LogNormal(-0.7, 0.5))
+    noise = numpyro.sample("noise", dist.LogNormal(-0.7, 0.5))
+    level = numpyro.sample("level", dist.GaussianRandomWalk(drift, num_steps=len(y)))
     numpyro.sample("y", dist.Normal(level, noise).mask(seen), obs=y)
 
 
@@ -157,13 +154,7 @@ def random_walk() -> Case:
     rng = np.random.default_rng(26)
     y = np.cumsum(0.5 * rng.normal(size=40)) + 0.7 * rng.normal(size=40)
     seen = rng.uniform(size=40) < 0.67
-    centred, easy = (from_numpyro(local_level, np.where(seen, y, 0), seen, form) for form in (True, False))
-
-    def back(sites):
-        kept = {name: sites[name] for name in ("drift", "noise")}
-        return kept | {"level": jnp.exp(sites["drift"]) * jnp.cumsum(sites["z"])}
-
-    return by_nuts("random-walk", centred, easy, back, careful=True)
+    return by_nuts("random-walk", from_numpyro(local_level, np.where(seen, y, 0), seen), careful=True)
 
 
 def inflated(x, y):
