@@ -11,7 +11,7 @@ from scipy import stats
 import ksivi
 from ksivi.auto.doubts import is_improper
 from ksivi.auto.gaussians import batch_and_match
-from ksivi.auto.search import search
+from ksivi.auto.search import first_starts, search
 from ksivi.auto.start import choose_start
 from ksivi.auto.stopping import cooling_rates, has_settled
 from ksivi.auto.trust import Findings, examine
@@ -82,7 +82,7 @@ def test_batch_and_match_meets_a_gaussian_from_afar():
 
 def test_a_start_has_the_modes_that_search_found():
     target = two_modes()
-    found = search(jax.random.key(0), target, 12)
+    found = search(target, first_starts(jax.random.key(0), 12, target.dim))
     ends = np.asarray(found.points)[:, 0]
     assert (ends < -3).any()
     assert (ends > 3).any()
@@ -104,7 +104,7 @@ def test_paths_get_off_steep_walls_and_reach_far_scales():
         y = (x - centres) / scales
         return jnp.sum(y - jnp.exp(y))
 
-    found = search(jax.random.key(0), ksivi.Target(log_density, 6), 12)
+    found = search(ksivi.Target(log_density, 6), first_starts(jax.random.key(0), 12, 6))
     away = (np.asarray(found.points) - np.asarray(centres)) / np.asarray(scales)
     assert np.mean(np.max(np.abs(away), axis=1) < 0.1) > 0.9
 

@@ -17,7 +17,8 @@ from .gaussians import Gaussians, batch_and_match
 from .recipe import Recipe
 from .refine import Refinement, refined, require_refinement
 from .runs import Ending, final_bound, new_families, train_runs
-from .search import Found, search
+from .scan import with_far_modes
+from .search import Found, first_starts, search
 from .start import Start, choose_start
 from .trust import Findings, examine
 
@@ -160,8 +161,9 @@ def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
 
 def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Start, Gaussians]:
     search_key, match_key, choose_key = jax.random.split(key, 3)
-    found = search(search_key, target, recipe.num_starts(target.dim))
+    found = search(target, first_starts(search_key, recipe.num_starts(target.dim), target.dim))
     gaussians = batch_and_match(match_key, target, *_candidates(found))
+    gaussians = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians, recipe.num_scans(target.dim))
     start = choose_start(choose_key, target, gaussians)
     if start is None:
         raise RuntimeError(

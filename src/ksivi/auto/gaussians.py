@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
@@ -13,6 +14,8 @@ from ..targets import Target
 
 _FOR_ELBO = 256
 _JITTER = 1e-8
+_FAR_BELOW = 8.0
+"""Evidence bounds this far below the best, in nats, count for nothing."""
 
 
 class Gaussians(NamedTuple):
@@ -21,6 +24,13 @@ class Gaussians(NamedTuple):
     means: Float[Array, "m d"]
     roots: Float[Array, "m d d"]
     elbos: Float[Array, " m"]
+
+    def usable(self) -> "Gaussians":
+        """Those whose bound is finite and not far below the best."""
+        elbos = np.asarray(self.elbos, np.float64)
+        finite = np.isfinite(elbos) & np.isfinite(np.asarray(self.roots)).all(axis=(1, 2))
+        top = elbos[finite].max() if finite.any() else 0.0
+        return jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[finite & (elbos > top - _FAR_BELOW)]), self)
 
 
 @one_shot

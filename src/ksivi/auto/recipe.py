@@ -89,6 +89,10 @@ class Recipe:
         """Fewer where each costs more."""
         return 12 if dim <= 20 else 6
 
+    def num_scans(self, dim: int) -> int:
+        """More searches, from farther out: they cost nothing in few dimensions, and Gaussians there much in many."""
+        return 8 if dim <= 20 else 1 if dim <= 50 else 0
+
 
 def optimizer(rate: Scalar) -> optax.GradientTransformation:
     """Adam on gradients cut at a norm that only outliers reach."""

@@ -80,7 +80,7 @@ def train_runs(
 def final_bound(fit: Fit) -> float:
     """SIVI's bound over the last steps; a run that diverged, or has none, comes last."""
     losses = fit.history.get("bound", np.zeros(0))[-500:]
-    return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.mean(losses))
+    return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.nanmean(losses))
 
 
 def _has_settled(run: Run, fewest_steps: int) -> bool:
@@ -118,7 +118,9 @@ def _new_run(
     key: PRNGKeyArray, target: Target, families: list[SemiImplicit], objective: AbstractObjective, rate: float
 ) -> Run:
     keys = jax.random.split(key, len(families))
-    return Run(keys, target, families, objective, optimizer, jnp.asarray(rate), None, None, briefly=True)
+    return Run(
+        keys, target, families, objective, optimizer, jnp.asarray(rate), None, None, briefly=True, forgiving=True
+    )
 
 
 def _advance(run: Run, num_steps: int, rate: float, show: Callback | None = None) -> None:

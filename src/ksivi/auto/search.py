@@ -26,19 +26,21 @@ class Found(NamedTuple):
     early: Float[Array, "m d"]
 
 
+def first_starts(key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "m d"]:
+    """Normal, of several widths around the origin: parameters on an unconstrained scale are seldom large."""
+    return jnp.linspace(_NARROW, _WIDE, num)[:, None] * jax.random.normal(key, (num, dim))
+
+
 @one_shot
 def search(
-    key: PRNGKeyArray, target: Target, num_starts: int, num_signs: int = 100, num_steps: int = 300, num_early: int = 8
+    target: Target, starts: Float[Array, "m d"], num_signs: int = 100, num_steps: int = 300, num_early: int = 8
 ) -> Found:
-    """L-BFGS on −log p from normal starts of several widths, and again after Rprop, of which the better end counts.
+    """L-BFGS on −log p from every start, and again after Rprop, of which the better end counts.
 
     Rprop goes by the signs of the gradient, with a step for each coordinate: scales that differ by any factor, and
     walls so steep that no line search gets off them, are nothing to it. L-BFGS knows correlations. Paths that leave the
     finite stop there.
     """
-    widths = jnp.linspace(_NARROW, _WIDE, num_starts)
-    starts = widths[:, None] * jax.random.normal(key, (num_starts, target.dim))
-
     by_signs = jax.vmap(lambda x: _by_signs(target, _where_finite(target, x), num_signs))(starts)
     paths = jax.vmap(lambda x: _descend(target, x, num_steps, num_early))(jnp.concatenate([by_signs, starts]))
     after, alone = (Found(*parts) for parts in zip(*(jnp.split(part, 2) for part in paths), strict=True))

@@ -12,8 +12,6 @@ from ..diagnostics import log_mean_weight, truncated_weights
 from ..targets import Target
 from .gaussians import Gaussians, log_gaussian
 
-_FAR_BELOW = 8.0
-"""Evidence bounds this far below the best, in nats, count for nothing."""
 _WORTH_MORE = 0.1
 """Nats by which a mixture must beat its best Gaussian to be started from."""
 _DRAWS, _KEPT = 300, 3_000
@@ -40,7 +38,7 @@ class Start:
 
 def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Start | None:
     """The best Gaussian's coordinates, or those of a mixture of all that count; None where there is no usable one."""
-    usable = _usable(gaussians)
+    usable = gaussians.usable()
     if not len(usable.elbos):
         return None
     best = int(np.argmax(usable.elbos))
@@ -57,13 +55,6 @@ def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Sta
     dtype = usable.means.dtype
     whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
     return Start(whitened, jnp.asarray(u, dtype), elbo, log_evidence)
-
-
-def _usable(gaussians: Gaussians) -> Gaussians:
-    elbos = np.asarray(gaussians.elbos, np.float64)
-    finite = np.isfinite(elbos) & np.isfinite(np.asarray(gaussians.roots)).all(axis=(1, 2))
-    top = elbos[finite].max() if finite.any() else 0.0
-    return jax.tree.map(lambda a: a[finite & (elbos > top - _FAR_BELOW)], gaussians)
 
 
 @one_shot

@@ -24,7 +24,7 @@ def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
 
     **Arguments:**
 
-    - `losses`: a row a run.
+    - `losses`: a row a run; NaN where no step was taken.
     - `fewest`: steps before which nothing is settled.
     """
     num_steps = losses.shape[1]
@@ -32,8 +32,8 @@ def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
     if num_steps < fewest:
         return False
     last, before = losses[:, -window:], losses[:, -2 * window : -window]
-    change = last.mean(axis=1) - before.mean(axis=1)
-    error = np.sqrt((before.var(axis=1) + last.var(axis=1)) / window)
+    change = np.nanmean(last, axis=1) - np.nanmean(before, axis=1)
+    error = np.sqrt((np.nanvar(before, axis=1) + np.nanvar(last, axis=1)) / window)
     return bool(np.all(np.abs(change) + _CERTAINTY * error < _TOLERANCE))
 
 

@@ -38,9 +38,11 @@ class ModelDensity(AbstractModel):
     kwargs: dict[str, Any]
 
     def __call__(self, parameters: dict[str, Array]) -> Scalar:
+        from numpyro.handlers import block
         from numpyro.infer.util import potential_energy
 
-        return -potential_energy(self.model, self.args, self.kwargs, parameters)
+        with block():  # a model that calls this density has other sites
+            return -potential_energy(self.model, self.args, self.kwargs, parameters)
 
     def deterministics(self, draws):
         names = [name for name, site in self._sites().items() if site["type"] == "deterministic"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
 from .._compile import jit, one_shot
@@ -39,7 +39,10 @@ class TrainState(eqx.Module):
 
 
 class Problem(eqx.Module):
-    """What stays the same from step to step."""
+    """What stays the same from step to step.
+
+    A `forgiving` one takes no step where the loss or its gradient is not finite, and goes on.
+    """
 
     target: Target
     objective: AbstractObjective
@@ -47,6 +50,7 @@ class Problem(eqx.Module):
     decay: Scalar | None
     learning_rate: Scalar | None
     optimizer: Structural[Optimizer] = eqx.field(static=True)
+    forgiving: bool = eqx.field(static=True, default=False)
 
     def family(self, params: PyTree) -> SemiImplicit:
         return eqx.combine(params, self.frozen)
@@ -65,6 +69,10 @@ def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainS
     average = None if problem.decay is None else params
     step, ratio = jnp.zeros((), jnp.int32), jnp.asarray(jnp.nan, jnp.result_type(float))
     return TrainState(step, params, problem.transformation().init(params), inner, average, ratio)
+
+
+def all_finite(params: PyTree) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
 
 
 def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
@@ -86,6 +94,11 @@ def run_chunk(
 
     def step(state: TrainState, draws: PyTree) -> tuple[TrainState, Records]:
         new, records = train_step(state, draws, problem)
+        if problem.forgiving:
+            good = jnp.isfinite(records["loss"]) & all_finite(new.params)
+            records = jax.tree.map(lambda value: jnp.where(good, value, jnp.nan), records)
+            kept = dataclasses.replace(state, step=new.step)
+            new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, kept)
         active = state.step < limit
         return jax.tree.map(lambda a, b: jnp.where(active, a, b), new, state), records
 

@@ -14,7 +14,17 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 from .._closures import Structural
 from .._compile import jit, one_shot
 from ..posterior import Cost, Fit, Posterior, Status
-from .loop import Problem, Records, TrainState, chunk_shape, initial_state, run_many, run_many_briefly, run_one
+from .loop import (
+    Problem,
+    Records,
+    TrainState,
+    all_finite,
+    chunk_shape,
+    initial_state,
+    run_many,
+    run_many_briefly,
+    run_one,
+)
 from .start import as_state, count_bad, require_finite_start, share, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble
 
@@ -53,10 +63,13 @@ class Run:
     """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis.
 
     What differs between them beyond their keys (targets, objectives, learning rates) is in `own`. A batch that is to
-    run `briefly` is compiled quickly rather than well.
+    run `briefly` is compiled quickly rather than well. A `forgiving` run leaves out steps that are not finite, such as
+    where a rare draw lies so far out that the density overflows there, unless they are many.
     """
 
-    def __init__(self, key, target, family, objective, optimizer, learning_rate, ema, resume, briefly=False):
+    def __init__(
+        self, key, target, family, objective, optimizer, learning_rate, ema, resume, briefly=False, forgiving=False
+    ):
         self.batched = key.ndim == 1
         self.run_many = run_many_briefly if briefly else run_many
         self.num_runs = len(key) if self.batched else 1
@@ -65,7 +78,9 @@ class Run:
         params, frozen = start(family, init_key)
         shared, self.own = share({"target": target, "objective": objective, "learning_rate": learning_rate})
         decay = None if ema is None else jnp.asarray(ema, jnp.result_type(float))
-        self.problem = Problem(**shared, frozen=frozen, decay=decay, optimizer=Structural(optimizer))
+        self.problem = Problem(
+            **shared, frozen=frozen, decay=decay, optimizer=Structural(optimizer), forgiving=forgiving
+        )
         self._require_dim(params)
         self.state = self._each(initial_state, inner_key, params)
         if resume is None:
@@ -114,7 +129,7 @@ class Run:
         self.anchor, self.anchor_problem, self.state, self.step = self.state, self.problem, state, self.step + count
         now = time.perf_counter()
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
-        loss = float(np.mean(records["loss"][alive])) if alive else float("nan")
+        loss = float(np.nanmean(records["loss"][alive])) if alive else float("nan")
         chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
         if told_to_stop(callbacks, chunk):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
@@ -136,7 +151,7 @@ class Run:
         for i in range(self.num_runs):
             if self.troubles[i] is None:
                 loss, ratio = records["loss"][i], records["stein_ratio"][i]
-                found[i] = find_trouble(loss, ratio, early[i], bool(finite[i]), self.step)
+                found[i] = find_trouble(loss, ratio, early[i], bool(finite[i]), self.step, self.problem.forgiving)
         for i, trouble in found.items():
             if trouble is not None:
                 self.troubles[i], self.limits[i] = trouble, max(self.first, trouble.limit)
@@ -201,5 +216,4 @@ def _of_every_run(function: Callable, key: PRNGKeyArray, params: PyTree, problem
 
 @jit
 def _finite(params: PyTree, batched: bool) -> Array:
-    axes = lambda a: tuple(range(1 if batched else 0, a.ndim))  # noqa: E731
-    return jnp.stack([jnp.all(jnp.isfinite(a), axis=axes(a)) for a in jax.tree.leaves(params)]).all(axis=0)
+    return jax.vmap(all_finite)(params) if batched else all_finite(params)
