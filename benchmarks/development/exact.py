@@ -187,6 +187,29 @@ def twisted(dim: int = 4, bend: float = 1.0) -> Case:
     return exact("twisted-4", log_density, dim, draw)
 
 
+def crossing_modes(dim: int = 4) -> Case:
+    """A wide Gaussian of weight 0.7 and a narrow one of weight 0.3, correlated in opposite directions."""
+    rng = np.random.default_rng(20)
+    means = jnp.asarray(np.stack([np.zeros(dim), np.linspace(4, -4, dim)]))
+    wide = np.eye(dim) + 0.6 * (np.ones((dim, dim)) - np.eye(dim))
+    turned = np.linalg.qr(rng.normal(size=(dim, dim)))[0] * np.linspace(0.3, 0.8, dim)
+    roots = np.stack([np.linalg.cholesky(wide), np.linalg.cholesky(turned @ turned.T)])
+    log_scale = jnp.asarray(np.log(np.abs(np.linalg.det(roots))))
+    inverses, roots = jnp.asarray(np.linalg.inv(roots)), jnp.asarray(roots)
+    log_weights = jnp.log(jnp.array([0.7, 0.3]))
+
+    def log_density(x):
+        scaled = jnp.einsum("kij,kj->ki", inverses, x - means)
+        return logsumexp(log_weights - log_scale + jnp.sum(norm.logpdf(scaled), axis=1))
+
+    def draw(key):
+        which_key, normal_key = jax.random.split(key)
+        k = jax.random.categorical(which_key, log_weights)
+        return means[k] + roots[k] @ jax.random.normal(normal_key, (dim,))
+
+    return exact(f"crossing-modes-{dim}", log_density, dim, draw)
+
+
 def cases() -> list[Case]:
     return [
         funnel(10),
@@ -203,4 +226,5 @@ def cases() -> list[Case]:
         log_gamma(),
         two_modes(),
         twisted(),
+        crossing_modes(),
     ]

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
-from jax.scipy.special import logsumexp
 from jax.scipy.stats import norm
 
 from ksivi import from_numpyro
@@ -39,29 +38,6 @@ def shell(dim: int = 4, radius: float = 3.0, width: float = 0.3) -> Case:
         return (radius + width * jax.random.normal(radius_key)) * u / jnp.linalg.norm(u)
 
     return exact(f"shell-{dim}", log_density, dim, draw)
-
-
-def crossing_modes(dim: int = 4) -> Case:
-    """A wide Gaussian of weight 0.7 and a narrow one of weight 0.3, correlated in opposite directions."""
-    rng = np.random.default_rng(20)
-    means = jnp.asarray(np.stack([np.zeros(dim), np.linspace(4, -4, dim)]))
-    wide = np.eye(dim) + 0.6 * (np.ones((dim, dim)) - np.eye(dim))
-    turned = np.linalg.qr(rng.normal(size=(dim, dim)))[0] * np.linspace(0.3, 0.8, dim)
-    roots = np.stack([np.linalg.cholesky(wide), np.linalg.cholesky(turned @ turned.T)])
-    log_scale = jnp.asarray(np.log(np.abs(np.linalg.det(roots))))
-    inverses, roots = jnp.asarray(np.linalg.inv(roots)), jnp.asarray(roots)
-    log_weights = jnp.log(jnp.array([0.7, 0.3]))
-
-    def log_density(x):
-        scaled = jnp.einsum("kij,kj->ki", inverses, x - means)
-        return logsumexp(log_weights - log_scale + jnp.sum(norm.logpdf(scaled), axis=1))
-
-    def draw(key):
-        which_key, normal_key = jax.random.split(key)
-        k = jax.random.categorical(which_key, log_weights)
-        return means[k] + roots[k] @ jax.random.normal(normal_key, (dim,))
-
-    return exact(f"crossing-modes-{dim}", log_density, dim, draw)
 
 
 def rasch(right):
@@ -127,21 +103,6 @@ def correlations() -> Case:
     return by_nuts("correlations", from_numpyro(correlated_outcomes, y))
 
 
-def ordinal(x, grade, num_grades):
-    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]))
-    ordered = dist.TransformedDistribution(
-        dist.Normal(0, 3).expand([num_grades - 1]).to_event(1), dist.transforms.OrderedTransform()
-    )
-    numpyro.sample("grade", dist.OrderedLogistic(x @ beta, numpyro.sample("cuts", ordered)), obs=grade)
-
-
-def ordered_grades() -> Case:
-    rng = np.random.default_rng(25)
-    x = rng.normal(size=(45, 3))
-    grade = np.digitize(x @ np.array([1.0, -0.7, 0]) + rng.logistic(size=45), [-1.5, 0, 1.0, 3.0])
-    return by_nuts("ordered-grades", from_numpyro(ordinal, x, grade, 5))
-
-
 def local_level(y, seen):
     """A random walk with noise, a third of it not observed."""
     drift = numpyro.sample("drift", dist.LogNormal(-0.7, 0.5))
@@ -192,12 +153,10 @@ def cases() -> list[Case]:
     return [
         wave(),
         shell(),
-        crossing_modes(),
         item_response(),
         negative_binomial(),
         survival(),
         correlations(),
-        ordered_grades(),
         random_walk(),
         zero_inflated(),
         growth_curve(),

@@ -224,6 +224,21 @@ def slopes() -> Case:
     return by_nuts("varying-slopes", from_numpyro(varying_slopes, x, y, group, 12))
 
 
+def ordinal(x, grade, num_grades):
+    beta = numpyro.sample("beta", dist.Normal(0, 2).expand([x.shape[1]]))
+    ordered = dist.TransformedDistribution(
+        dist.Normal(0, 3).expand([num_grades - 1]).to_event(1), dist.transforms.OrderedTransform()
+    )
+    numpyro.sample("grade", dist.OrderedLogistic(x @ beta, numpyro.sample("cuts", ordered)), obs=grade)
+
+
+def ordered_grades() -> Case:
+    rng = np.random.default_rng(25)
+    x = rng.normal(size=(45, 3))
+    grade = np.digitize(x @ np.array([1.0, -0.7, 0]) + rng.logistic(size=45), [-1.5, 0, 1.0, 3.0])
+    return by_nuts("ordered-grades", from_numpyro(ordinal, x, grade, 5))
+
+
 def cases() -> list[Case]:
     return [
         hierarchy(centred=True),
@@ -240,4 +255,5 @@ def cases() -> list[Case]:
         robust_regression(),
         category_shares(),
         slopes(),
+        ordered_grades(),
     ]
