@@ -7,6 +7,7 @@ import optax
 import pytest
 
 import ksivi
+from ksivi.training.run import Run
 from small_runs import KEY, family, same, train
 
 
@@ -136,3 +137,31 @@ def test_ctrl_c_keeps_what_there_is():
     fit = train(num_steps=100, chunk_size=20, callbacks=[interrupt])
     assert str(fit.status) == "interrupted: stopped by the user after 40 of 100 steps"
     assert same(fit.state, train(num_steps=40, chunk_size=20).state)
+
+
+def rarely_finite(limit):
+    """A standard normal whose density is NaN beyond so many standard deviations to the right."""
+    return ksivi.Target(lambda x: -0.5 * jnp.sum(x**2) + 0.0 * jnp.sum(jnp.sqrt(limit - x)), dim=2)
+
+
+def forgiving_run(limit):
+    start = ksivi.SemiImplicit.location_scale(2)
+    run = Run(KEY, rarely_finite(limit), start, ksivi.SIVI(32, 1), optax.adam(1e-2), None, None, None, forgiving=True)
+    run.until(400, 100, [])
+    return run.fits()[0]
+
+
+def test_a_forgiving_run_leaves_out_rare_steps_that_are_not_finite():
+    fit = forgiving_run(3.7)  # 32 draws of two coordinates: one in 150 batches is beyond
+    left_out = np.isnan(fit.history["loss"])
+    assert 0 < left_out.sum() < 20
+    assert fit.status.kind == "step limit"
+    draws = fit.posterior.sample(KEY, 4_000)
+    np.testing.assert_allclose(np.std(draws, axis=0), 1, atol=0.1)
+
+
+def test_a_forgiving_run_ends_where_many_steps_are_not_finite():
+    fit = forgiving_run(2.9)  # one in eight batches
+    assert fit.status.kind == "diverged"
+    assert "not finite in" in str(fit.status)
+    assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 100)))

@@ -163,7 +163,8 @@ def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Star
     search_key, match_key, choose_key = jax.random.split(key, 3)
     found = search(target, first_starts(search_key, recipe.num_starts(target.dim), target.dim))
     gaussians = batch_and_match(match_key, target, *_candidates(found))
-    gaussians = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians, recipe.num_scans(target.dim))
+    if recipe.scans(target.dim):
+        gaussians = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians)
     start = choose_start(choose_key, target, gaussians)
     if start is None:
         raise RuntimeError(

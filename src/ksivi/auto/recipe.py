@@ -89,9 +89,9 @@ class Recipe:
         """Fewer where each costs more."""
         return 12 if dim <= 20 else 6
 
-    def num_scans(self, dim: int) -> int:
-        """More searches, from farther out: they cost nothing in few dimensions, and Gaussians there much in many."""
-        return 8 if dim <= 20 else 1 if dim <= 50 else 0
+    def scans(self, dim: int) -> bool:
+        """Whether to look for modes far from those found: Gaussians there cost much in many dimensions."""
+        return dim <= 50
 
 
 def optimizer(rate: Scalar) -> optax.GradientTransformation:

@@ -3,25 +3,30 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
+from .._compile import one_shot
 from ..targets import Target
-from .gaussians import Gaussians, batch_and_match
+from .gaussians import Gaussians, batch_and_match, log_gaussian
 from .search import Found, search
 
 Points = Float[np.ndarray, "n d"]
 
 _NEAREST, _FARTHEST = 0.5, 10.0
 """Widths of starts, in standard deviations of the best Gaussian's coordinates."""
+_OF = 256
+"""Points of which one is started from."""
 _SAME = 0.1
 """Standard deviations within which two ends of paths are one."""
 _LOCAL_SD = 0.1
 _LEAST_MASS = 0.02
 _APART = 1.0
 """KL(new‖known), in nats, from which on a Gaussian holds what no other does."""
+_ROUGH = 0.5
+"""Nats over a thousandth of a standard deviation, from which on a density is rounding: where it is right, some 0.01."""
 
 
-def with_far_modes(key: PRNGKeyArray, target: Target, found: Found, gaussians: Gaussians, num_scans: int) -> Gaussians:
+def with_far_modes(key: PRNGKeyArray, target: Target, found: Found, gaussians: Gaussians) -> Gaussians:
     """The Gaussians, and others at ends of new paths, where those hold mass that no Gaussian yet holds.
 
     Paths and Gaussians come in batches of the shapes that were compiled before.
@@ -29,49 +34,72 @@ def with_far_modes(key: PRNGKeyArray, target: Target, found: Found, gaussians: G
     usable = gaussians.usable()
     if not len(usable.elbos):
         return gaussians
+    start_key, match_key, rough_key = jax.random.split(key, 3)
     best = int(np.argmax(usable.elbos))
-    centre, sds = np.asarray(usable.means[best]), np.linalg.norm(usable.roots[best], axis=1)
-    ends = _ends_from_afar(key, target, centre, sds, len(found.points), num_scans)
-    new = _distinct(ends, np.asarray(found.points, np.float64), sds)
+    sds = jnp.linalg.norm(usable.roots[best], axis=1)
+    ends = search(target, _unexplained(start_key, target, usable, usable.means[best], sds, len(found.points)))
+    new = _distinct(ends, np.asarray(found.points, np.float64), np.asarray(sds, np.float64))
     if not len(new):
         return gaussians
-    num = len(gaussians.elbos)
-    starts = jnp.asarray(np.resize(new, (num, target.dim)), centre.dtype)
-    local = jnp.full(num, _LOCAL_SD, gaussians.elbos.dtype)
-    others = batch_and_match(jax.random.fold_in(key, num_scans), target, starts, local)
-    return _joined(gaussians, usable, others)
+    num, dtype = len(gaussians.elbos), gaussians.elbos.dtype
+    starts = jnp.asarray(np.resize(new, (num, target.dim)), dtype)
+    others = batch_and_match(match_key, target, starts, jnp.full(num, _LOCAL_SD, dtype))
+    real = np.asarray(_roughness(rough_key, target, others)) < _ROUGH
+    return _joined(gaussians, usable, others, real)
 
 
-def _ends_from_afar(key, target, centre, sds, num_starts: int, num_scans: int) -> Points:
-    """Finite ends of paths from around the centre, the highest first."""
-    widths = np.geomspace(_NEAREST, _FARTHEST, num_starts)[:, None] * sds
-    points, values = [np.zeros((0, target.dim))], [np.zeros(0)]
-    for i in range(num_scans):
-        xi = jax.random.normal(jax.random.fold_in(key, i), (num_starts, target.dim), centre.dtype)
-        ends = search(target, jnp.asarray(centre + widths * np.asarray(xi), centre.dtype))
-        points.append(np.asarray(ends.points, np.float64))
-        values.append(np.asarray(ends.log_densities, np.float64))
-    joined, heights = np.concatenate(points), np.concatenate(values)
-    fine = np.isfinite(heights) & np.isfinite(joined).all(axis=1)
-    return joined[fine][np.argsort(-heights[fine])]
+@one_shot
+def _unexplained(
+    key: PRNGKeyArray, target: Target, known: Gaussians, centre: Float[Array, " d"], sds: Float[Array, " d"], num: int
+) -> Float[Array, "m d"]:
+    """Of every 256 points around the centre, near and far, the one where p is most above what the Gaussians hold."""
+    widths = jnp.geomspace(_NEAREST, _FARTHEST, _OF).astype(sds.dtype)[:, None] * sds[None]
+    xi = jax.random.normal(key, (num, _OF, target.dim), sds.dtype)
+    points = centre[None, None] + widths[None] * xi
+
+    def excess(x: Float[Array, "n d"]) -> Float[Array, " n"]:
+        parts = jax.vmap(lambda mean, root, elbo: elbo + log_gaussian(mean, root, x))(*known)
+        return jax.vmap(target.log_density)(x) - jax.nn.logsumexp(parts, axis=0)
+
+    found = jax.vmap(excess)(points)
+    chosen = jnp.argmax(jnp.where(jnp.isfinite(found), found, -jnp.inf), axis=1)
+    return jnp.take_along_axis(points, chosen[:, None, None], axis=1)[:, 0]
 
 
-def _distinct(ends: Points, known: Points, sds: Float[np.ndarray, " d"]) -> Points:
-    """Ends that are neither known nor near an end before them."""
+def _distinct(found: Found, known: Points, sds: Float[np.ndarray, " d"]) -> Points:
+    """Finite ends that are neither known nor near one that is higher."""
     kept: list[np.ndarray] = []
-    for end in ends:
+    ends, heights = (np.asarray(part, np.float64) for part in (found.points, found.log_densities))
+    for i in np.argsort(-heights):
         others = np.concatenate([known, np.reshape(kept, (-1, len(sds)))])
-        if np.all(np.max(np.abs(others - end) / sds, axis=1) > _SAME):
-            kept.append(end)
+        fine = np.isfinite(heights[i]) and np.isfinite(ends[i]).all()
+        if fine and np.all(np.max(np.abs(others - ends[i]) / sds, axis=1) > _SAME):
+            kept.append(ends[i])
     return np.reshape(kept, (-1, len(sds)))
 
 
-def _joined(gaussians: Gaussians, usable: Gaussians, others: Gaussians) -> Gaussians:
-    """With those others that hold a share of the mass, apart from all before them."""
+@one_shot
+def _roughness(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Float[Array, " m"]:
+    """By how many nats log p typically changes over a thousandth of a standard deviation.
+
+    Far out, where terms of a density are huge and cancel, rounding makes peaks that are none.
+    """
+    xi, step = jax.random.normal(key, (2, _OF, target.dim), gaussians.means.dtype)
+
+    def change(mean: Float[Array, " d"], root: Float[Array, "d d"]) -> Float[Array, ""]:
+        here, there = (mean[None] + u @ root.T for u in (xi, xi + 1e-3 * step))
+        values = jax.vmap(target.log_density)
+        return jnp.median(jnp.abs(values(here) - values(there)))
+
+    return jax.vmap(change)(gaussians.means, gaussians.roots)
+
+
+def _joined(gaussians: Gaussians, usable: Gaussians, others: Gaussians, real: Bool[np.ndarray, " m"]) -> Gaussians:
+    """With those others that are real and hold a share of the mass, apart from all before them."""
     held = list(_parts(usable))
     total, chosen = max(elbo for *_, elbo in held), []
     for i, (mean, root, elbo) in enumerate(_parts(others)):
-        fine = np.isfinite(elbo) and np.isfinite(root).all() and elbo > total + np.log(_LEAST_MASS)
+        fine = real[i] and np.isfinite(root).all() and elbo > total + np.log(_LEAST_MASS)
         if fine and min(_divergence(mean, root, m, r) for m, r, _ in held) > _APART:
             held.append((mean, root, elbo))
             chosen.append(i)
