@@ -28,6 +28,7 @@ ALLOWED = {
     "families": set(),
     "export": {"targets", "families"},
     "posterior": {"targets", "families", "export"},
+    "record": {"posterior"},
     "objectives": {"posterior", "targets", "kernels", "families"},
     "training": {"posterior", "targets", "families", "objectives"},
     "methods": {"posterior", "targets", "families", "training"},
@@ -38,10 +39,10 @@ ALLOWED = {
     "problems": {"targets", "metrics", "mcmc", "families"},
     "comparison": METHODS_AND_PROBLEMS,
     "auto": {"posterior", "targets", "families", "objectives", "training", "diagnostics"},
-    "report": {"targets", "posterior", "diagnostics"},
+    "report": {"targets", "posterior", "diagnostics", "record"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
     "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report"},
-    "cli": {"demo", "comparison", "problems", "report", "training", "paper"},
+    "cli": {"demo", "comparison", "problems", "report", "training", "paper", "auto", "record", "targets"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -8,8 +8,9 @@ from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
+from .record import Record, read_record
 from .targets import Target, from_callback, from_numpyro, from_pymc, from_torch, supports
-from .training import Chunk, train
+from .training import Chunk, JSONLines, TensorBoard, train
 
 __version__ = "0.1.0"
 
@@ -29,14 +30,17 @@ __all__ = [
     "Cost",
     "Decay",
     "Fit",
+    "JSONLines",
     "Jeffreys",
     "MaximumLikelihood",
     "MeanPrediction",
     "Posterior",
     "Recipe",
+    "Record",
     "SemiImplicit",
     "Status",
     "Target",
+    "TensorBoard",
     "Wake",
     "diagnostics",
     "families",
@@ -49,6 +53,7 @@ __all__ = [
     "load",
     "metrics",
     "problems",
+    "read_record",
     "reference_draws",
     "report",
     "run",

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from .._checks import as_count, as_positive, as_single_key
 from ..families import SemiImplicit
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import Target
-from ..training import ProgressBar, wanted
+from ..training import Callback, ProgressBar, wanted
 from .gaussians import Gaussians, batch_and_match
 from .recipe import Recipe
 from .refine import Refinement, refined, require_refinement
@@ -35,6 +36,7 @@ def fit(
     num_steps: int | None = None,
     budget_s: float | None = None,
     progress: bool | None = None,
+    callbacks: Sequence[Callback] = (),
     recipe: Recipe | None = None,
 ) -> Fit:
     r"""Posterior draws without tuning, and a verdict on them.
@@ -56,6 +58,8 @@ def fit(
     - `budget_s`: about how many seconds all of it may take. Where it bites, the result depends on the speed of the
         machine, and the status says so. The search, a first chunk of steps and the checks are never left out.
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
+    - `callbacks`: called with a `Chunk` after every few hundred steps of training; one that returns True ends it, as
+        Ctrl-C does.
     - `recipe`: other settings than the default ones.
 
     **Returns:** a `Fit`. `fit.trusted` is True when nothing speaks against the draws; the status has the reason. Ctrl-C
@@ -78,7 +82,7 @@ def fit(
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
     bar = ProgressBar("fit") if wanted(progress) else None
     try:
-        return _fit(key, target, earlier, refine, recipe, budget, bar)
+        return _fit(key, target, earlier, refine, recipe, budget, bar, callbacks)
     finally:
         if bar is not None:
             bar.close()
@@ -92,6 +96,7 @@ def _fit(
     recipe: Recipe,
     budget: float,
     bar: ProgressBar | None,
+    callbacks: Sequence[Callback],
 ) -> Fit:
     began, target = time.perf_counter(), target.unwhitened()
     start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
@@ -105,7 +110,8 @@ def _fit(
     else:
         view, families = init.view(target), [init.family] * recipe.num_runs  # type: ignore[list-item]
     fewest = recipe.fewest_steps(is_gaussian=start.draws is None)
-    fits, ending = train_runs(train_key, view, families, recipe, fewest, deadline, bar)
+    watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]
+    fits, ending = train_runs(train_key, view, families, recipe, fewest, deadline, watching)
     best = dataclasses.replace(fits[0], cost=_cost(fits, began))
     if best.status.kind == "interrupted":
         return _interrupted(best)

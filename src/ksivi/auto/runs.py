@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import time
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +49,7 @@ def train_runs(
     recipe: Recipe,
     fewest_steps: int,
     deadline: float,
-    show: Callback | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> tuple[list[Fit], Ending]:
     """Chunks at the full rate until the bound has settled or time is up, then cooling; the better fits come first.
 
@@ -57,7 +57,7 @@ def train_runs(
 
     - `fewest_steps`: before the bound may count as settled.
     - `deadline`: by `time.perf_counter`, for the end of the cooling.
-    - `show`: is called after every chunk.
+    - `callbacks`: are called after every chunk.
     """
     run = _new_run(key, target, families, recipe.objective(target.dim), recipe.learning_rate)
     chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
@@ -67,13 +67,13 @@ def train_runs(
         if is_compiled and deadline - began < slowest * (1 + _num_cooling(run.step + chunk, chunk)):
             ending = "time"
             break
-        _advance(run, chunk, recipe.learning_rate, _expecting(show, recipe.max_steps))
+        _advance(run, chunk, recipe.learning_rate, _expecting(callbacks, recipe.max_steps))
         slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
         ending = "settled" if _has_settled(run, fewest_steps) else "steps"
     num_cooling = _num_cooling(run.step, chunk)
-    show_rest = _expecting(show, run.step + num_cooling * chunk)
+    callbacks = _expecting(callbacks, run.step + num_cooling * chunk)
     for rate in cooling_rates(recipe.learning_rate, num_cooling):
-        _advance(run, chunk, rate, show_rest)
+        _advance(run, chunk, rate, callbacks)
     return sorted(run.fits(), key=final_bound), ending  # type: ignore[return-value]
 
 
@@ -123,21 +123,21 @@ def _new_run(
     )
 
 
-def _advance(run: Run, num_steps: int, rate: float, show: Callback | None = None) -> None:
+def _advance(run: Run, num_steps: int, rate: float, callbacks: Sequence[Callback] = ()) -> None:
     """More steps at this rate, unless the user or trouble has ended the run."""
     if _can_go_on(run):
         run.go_on(rate)
-        run.until(run.step + num_steps, num_steps, [] if show is None else [show])
+        run.until(run.step + num_steps, num_steps, callbacks)
 
 
 def _can_go_on(run: Run) -> bool:
     return None in run.troubles and (run.ending is None or run.ending.kind == "step limit")
 
 
-def _expecting(show: Callback | None, num_steps: int) -> Callback | None:
-    """Shows chunks as parts of so many steps."""
-    return None if show is None else functools.partial(_show_chunk, show, num_steps)
+def _expecting(callbacks: Sequence[Callback], num_steps: int) -> list[Callback]:
+    """The callbacks, shown every chunk as a part of so many steps."""
+    return [functools.partial(_show, one, num_steps) for one in callbacks]
 
 
-def _show_chunk(show: Callable[[Chunk], object], num_steps: int, chunk: Chunk) -> None:
-    show(dataclasses.replace(chunk, num_steps=num_steps))
+def _show(callback: Callback, num_steps: int, chunk: Chunk) -> Any:
+    return callback(dataclasses.replace(chunk, num_steps=num_steps))

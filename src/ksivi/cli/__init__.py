@@ -1,4 +1,4 @@
-"""The command line: `ksivi demo | compare | paper`. Results on stdout, everything else on stderr."""
+"""The command line, a file a command. Results on stdout, everything else on stderr."""
 
 from typing import Annotated
 
@@ -11,20 +11,32 @@ except ImportError as error:
 from .. import __version__
 from .compare import compare
 from .demo import demo
+from .fit import fit
 from .paper import app as paper
+from .report import report
+from .sample import sample
 from .shared import BAD_INPUT, fail
 
 __all__ = ["app", "main", "rich"]
 
+_HELP = """From a log density or a model to posterior draws, by kernel semi-implicit variational inference.
+
+\b
+Examples: ksivi fit model.py:log_density --dim 3
+          ksivi fit model.py:model --data data.csv --out run/
+          ksivi sample run/ -n 4000 --format csv
+          ksivi report run/
+          ksivi demo
+"""
+
 app = typer.Typer(
-    help="Kernel semi-implicit variational inference: from a log density to posterior draws.",
+    help=_HELP,
     no_args_is_help=True,
     rich_markup_mode=None,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(compare)
+for command in (fit, sample, report, demo, compare):
+    app.command()(command)
 app.add_typer(paper, name="paper")
 
 
@@ -46,4 +58,4 @@ def _version(wanted: bool) -> None:
 def _root(
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
 ) -> None:
-    """Kernel semi-implicit variational inference: from a log density to posterior draws."""
+    """Options before any command."""

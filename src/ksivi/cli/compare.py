@@ -36,6 +36,7 @@ def compare(
 
     Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
 
+    \b
     Examples: ksivi compare banana --methods ksivi,sivi,nuts
               ksivi compare diffusion --dim 50 --preset paper
               ksivi compare model.py:log_density --dim 3
@@ -78,13 +79,28 @@ def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) ->
     panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None]
     if panels:
         methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
+    record = _comparison_record(problem.name, truth, done)
+    figure.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
     if as_json:
-        typer.echo(json.dumps(_comparison_record(problem.name, truth, done)))
+        typer.echo(json.dumps(record))
         return
     Console().print(_comparison_table(problem.name, truth, done))
     for result in (r for r in done if r.status.kind not in ("step limit", "converged")):
         notes.print(f"{result.name}: {result.status}", highlight=False, markup=False)
     notes.print(f"figure: {figure}", highlight=False)
+
+
+def read_comparison(place: Path) -> tuple[dict, Path | None] | None:
+    """The newest comparison in a folder, and its figure; None where there is none."""
+    for path in sorted(place.glob("*.json"), key=lambda path: -path.stat().st_mtime):
+        try:
+            record = json.loads(path.read_text())
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and {"problem", "floor", "methods"} <= set(record):
+            figure = path.with_suffix(".png")
+            return record, figure if figure.is_file() else None
+    return None
 
 
 def _method_names(methods: str, known: tuple[str, ...]) -> list[str]:

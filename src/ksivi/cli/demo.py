@@ -23,6 +23,7 @@ def demo(
 ) -> None:
     """Fit the paper's three toys, compare with exact draws, and draw them.
 
+    \b
     Example: ksivi demo --target banana --steps 5000
     """
     from .. import demo as demonstration

@@ -35,6 +35,7 @@ def run(
     Data come from the folder KSIVI_DATA, or are downloaded; a cell whose data cannot be had is named at the end, and
     the exit code is then 2.
 
+    \b
     Examples: ksivi paper run all --preset smoke
               ksivi paper run diffusion --only 100-released
     """

@@ -4,7 +4,7 @@ from .base import AbstractProblem
 from .bnn import BNN, Hyper, bnn
 from .data import locate
 from .diffusion import diffusion
-from .own import from_file
+from .own import from_file, from_module
 from .toys import Toy, banana, multimodal, student_t, x_shaped
 from .waveform import waveform
 
@@ -17,6 +17,7 @@ __all__ = [
     "bnn",
     "diffusion",
     "from_file",
+    "from_module",
     "locate",
     "multimodal",
     "student_t",

@@ -2,8 +2,8 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 
@@ -33,19 +33,22 @@ def from_file(where: str, dim: int) -> Own:
     - `where`: "path/to/model.py:log_density".
     - `dim`: the number of coordinates of its argument.
     """
-    return Own(where, Target(_load(where), as_count(dim, "dim")))
+    function = from_module(where)
+    if not callable(function):
+        raise ValueError(f"{where} must be a function, got {type(function).__name__}")
+    return Own(where, Target(function, as_count(dim, "dim")))
 
 
-def _load(where: str) -> Callable:
+def from_module(where: str) -> Any:
+    """What a Python file, which is executed, defines by this name: "path/to/model.py:name"."""
     path, _, name = where.rpartition(":")
     file = Path(path)
     if not path or not name or not file.is_file():
-        raise ValueError(f"a problem of your own is FILE.py:FUNCTION with a file that exists, got {where!r}")
+        raise ValueError(f"a problem of your own is FILE.py:NAME with a file that exists, got {where!r}")
     module = _execute(file.resolve())
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ValueError(f"{path} must define a function {name}, and it does not")
-    return function
+    if not hasattr(module, name):
+        raise ValueError(f"{path} must define {name}, and it does not")
+    return getattr(module, name)
 
 
 def _execute(file: Path):

@@ -1,0 +1,59 @@
+"""`ksivi fit`."""
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
+
+
+def fit(
+    model: Annotated[str, typer.Argument(help="FILE.py:NAME of a log density, a NumPyro or PyMC model, or a Target.")],
+    dim: Annotated[int | None, typer.Option(help="Coordinates that a log density takes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A .csv, .json or .npz file, given to the model by name.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what the run leaves behind.")] = Path("run"),
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="At most so many steps of training.")] = None,
+    budget: Annotated[float | None, typer.Option(help="About how many seconds it may take.")] = None,
+    log: Annotated[
+        Path | None, typer.Option(help="A file to write a line of JSON to, every few hundred steps.")
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Serve the growing page on this machine alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> None:
+    """Fit a model without tuning, examine the draws, and keep the sampler in a folder.
+
+    A log density takes a vector of --dim real numbers. A NumPyro model is called with the columns of --data by name;
+    a PyMC model holds its data, or is made by a function of them. Ctrl-C ends the training and keeps what there is.
+
+    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the reason is in the status), 130 interrupted.
+
+    \b
+    Examples: ksivi fit model.py:log_density --dim 3
+              ksivi fit model.py:model --data data.csv --out run/
+              ksivi sample run/ -n 4000 --format csv
+              ksivi report run/
+    """
+    import jax
+
+    from ..auto import fit as run_fit
+    from ..record import Record
+    from ..training import JSONLines
+    from .live import serving
+    from .models import target_of
+
+    require_seed(seed)
+    target = target_of(model, dim, data)
+    place = folder(out)
+    about = {"model": model, "data": None if data is None else str(data), "seed": seed}
+    with serving(model) if live else contextlib.nullcontext() as watch:
+        callbacks: list[Any] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]
+        found = run_fit(jax.random.key(seed), target, num_steps=steps, budget_s=budget, callbacks=callbacks)
+    record = Record.of(found, **about)
+    record.write(place)
+    typer.echo(json.dumps(record.facts) if as_json else str(found))
+    notes.print(f"kept in {place}; next: ksivi report {place}", highlight=False, markup=False)
+    raise typer.Exit(INTERRUPTED if found.status.kind == "interrupted" else 0 if found.trusted else NOT_TRUSTED)

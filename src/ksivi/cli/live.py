@@ -1,0 +1,65 @@
+"""`ksivi fit --live`: the growing page, served to this machine alone."""
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from .shared import notes
+
+_REFRESH_S = 3
+
+
+class Watch:
+    """A callback that keeps the page of a run that goes on."""
+
+    def __init__(self, title: str):
+        self._title = title
+        self._steps: list[int] = []
+        self._losses: list[float] = []
+        self.html = self._page("The search for a start is on.")
+
+    def __call__(self, chunk: Any) -> None:
+        self._steps.append(chunk.step)
+        self._losses.append(chunk.loss)
+        left = (chunk.num_steps - chunk.step) / max(chunk.steps_per_second, 1e-9)
+        speed = f"{chunk.steps_per_second:,.0f} steps/s, at most {left:,.0f} s of training left"
+        self.html = self._page(f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}.")
+
+    def _page(self, words: str) -> str:
+        from ..report.html import note, page
+        from ..report.run_page import growing_curve
+
+        curve = growing_curve(self._steps, self._losses) if len(self._steps) > 1 else ""
+        return page(f"{self._title} (running)", note(words) + curve, refresh_s=_REFRESH_S)
+
+
+@contextlib.contextmanager
+def serving(title: str) -> Iterator[Watch]:
+    """Serves the page on the loopback address, under a path that cannot be guessed, until the run ends."""
+    watch, token = Watch(title), secrets.token_urlsafe(16)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = secrets.compare_digest(self.path.encode(), f"/{token}/".encode())
+            body = watch.html.encode() if found else b"not here"
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8" if found else "text/plain")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing: the terminal has the progress bar."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    notes.print(f"live: http://127.0.0.1:{server.server_port}/{token}/", highlight=False, soft_wrap=True)
+    try:
+        yield watch
+    finally:
+        server.shutdown()
+        server.server_close()

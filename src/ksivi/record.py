@@ -1,0 +1,81 @@
+"""What a run leaves behind: a folder with its posterior, its facts and its history, read without the model."""
+
+import dataclasses
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from .posterior import Fit, Posterior, load
+
+_POSTERIOR, _FACTS, _HISTORY = "posterior.safetensors", "fit.json", "history.npz"
+FORMAT = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A finished run.
+
+    **Attributes:**
+
+    - `posterior`: the sampler.
+    - `facts`: what was run, how it ended, diagnostics, cost and versions, as JSON has them.
+    - `history`: arrays over the steps.
+    """
+
+    posterior: Posterior
+    facts: dict[str, Any]
+    history: dict[str, np.ndarray]
+
+    @classmethod
+    def of(cls, fit: Fit, **about: Any) -> "Record":
+        """The record of a fit, with what else there is to say about it, such as the model's name."""
+        return cls(fit.posterior, {**about, **_facts(fit)}, fit.history)
+
+    def write(self, folder: str | os.PathLike) -> None:
+        """Into the folder, which is made if it is not there; the facts last, so that they tell of a whole record."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _FACTS).unlink(missing_ok=True)
+        self.posterior.save(folder / _POSTERIOR)
+        arrays: dict[str, Any] = {name: np.asarray(values) for name, values in self.history.items()}
+        np.savez_compressed(folder / _HISTORY, **arrays)
+        (folder / _FACTS).write_text(json.dumps(self.facts, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_record(folder: str | os.PathLike) -> Record:
+    """Reads what `Record.write` wrote. A folder without a whole record is refused (`ValueError`) with the reason."""
+    folder = Path(folder)
+    if not (folder / _FACTS).is_file():
+        raise ValueError(f"{folder} must be the folder of a finished `ksivi fit`: there is no {_FACTS} in it")
+    try:
+        facts = json.loads((folder / _FACTS).read_text())
+        with np.load(folder / _HISTORY) as stored:
+            history = dict(stored)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{folder} holds a damaged record: {error}") from error
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ValueError(f"{folder / _FACTS} must be a record of format {FORMAT}, which this version of ksivi writes")
+    return Record(load(folder / _POSTERIOR), facts, history)
+
+
+def _facts(fit: Fit) -> dict[str, Any]:
+    from . import __version__
+
+    device = jax.devices()[0]
+    return {
+        "format": FORMAT,
+        "status": {"kind": fit.status.kind, "reason": fit.status.reason},
+        "trusted": fit.trusted,
+        "diagnostics": {
+            name: value if isinstance(value, float) else str(value) for name, value in fit.diagnostics.items()
+        },
+        "cost": dataclasses.asdict(fit.cost),
+        "parameters": {name: list(shape) for name, shape in fit.posterior.layout},
+        "device": device.device_kind if device.platform != "cpu" else f"CPU, {os.cpu_count()} cores",
+        "versions": {"ksivi": __version__, "jax": jax.__version__, "python": platform.python_version()},
+    }

@@ -1,0 +1,74 @@
+"""Pieces of a page that needs no network: tables, figures as SVG in the page's own colours, and the frame."""
+
+import io
+import math
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+
+def page(title: str, body: str, refresh_s: int | None = None) -> str:
+    """A whole document, its style and script inside; one that grows asks for itself again."""
+    assets = files(__package__) / "assets"
+    style, script = ((assets / name).read_text() for name in ("page.css", "page.js"))
+    again = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">'
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{again}'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{style}</style></head>\n'
+        f"<body><main><h1>{escape(title)}</h1>\n{body}\n</main><script>{script}</script></body></html>\n"
+    )
+
+
+def section(title: str, *parts: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>\n" + "\n".join(parts) + "</section>\n"
+
+
+def note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable: bool = True) -> str:
+    """Numbers to the right, with four digits; the first column names the row."""
+    is_number = [all(isinstance(row[i], float | int) for row in rows) for i in range(len(heads))]
+    head = "".join(f"<th{_kind(number)}>{escape(name)}</th>" for name, number in zip(heads, is_number, strict=True))
+    body = "".join("<tr>" + "".join(_cell(i, value) for i, value in enumerate(row)) + "</tr>\n" for row in rows)
+    kind = ' class="sortable"' if sortable else ""
+    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+
+
+def panels(figures: Sequence[tuple[str, Any]], wide: bool = False) -> str:
+    """Figures beside one another, as many in a row as there is room for, each with what it shows for a reader."""
+    shown = "".join(f"<figure>{svg(figure, alt)}</figure>\n" for alt, figure in figures)
+    return f'<div class="panels{" wide" if wide else ""}">{shown}</div>'
+
+
+def svg(figure: Any, alt: str) -> str:
+    """A figure as SVG inside the page: black becomes the page's ink, so that it can be read in light and dark."""
+    import matplotlib
+
+    out = io.StringIO()
+    # Text stays text. The salt makes identifiers differ between the figures of a page, and agree between runs.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": alt, "font.family": "sans-serif"}):
+        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawn = out.getvalue()
+    drawn = drawn[drawn.index("<svg") :].replace("#000000", "currentColor")
+    return drawn.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)
+
+
+def number(value: float) -> str:
+    """Four digits, or fewer."""
+    if not math.isfinite(value):
+        return "—"
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+
+
+def _kind(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
+
+
+def _cell(i: int, value: str | float) -> str:
+    if isinstance(value, str):
+        return f"<td{' class=name' if i == 0 else ''}>{escape(value)}</td>"
+    return f'<td class="number" data-value="{value!r}">{number(float(value))}</td>'

@@ -1,0 +1,181 @@
+"""The page of a run: its verdict in words, curves, marginals, pairs, tables, cost and versions."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..record import Record
+from .figures import dress, mass_levels, new_figure
+from .html import note, page, panels, section, table
+
+_NUM_DRAWS = 4_000
+_MARGINALS, _PAIRED = 12, 5
+_BLUE, _GRID, _MASSES = "#3f8fd2", 40, (0.9, 0.6, 0.3)
+_QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
+
+MEANINGS = {
+    "ELBO": "The evidence bound of the sampler, with its standard error: the log evidence less KL(q‖p).",
+    "log evidence": "log ∫ p(x) dx by importance weights; close to the bound when the sampler is close to the target.",
+    "Pareto k-hat": "How heavy the tail of the weights is. Below its limit their averages can be relied on.",
+    "effective share": "The share of draws that would be left if the weights were made equal.",
+    "weights move": "What correcting the draws by their weights changes, on average and (at worst): little is good.",
+    "HMC moves": "What short chains of HMC from the draws change. Memory: how much of the start the chains still know.",
+    "runs differ": "How a second run, from another start, differs from this one.",
+    "KSD²": "The kernel Stein discrepancy to the target with its bootstrap band. Shown, and decides nothing.",
+    "stein ratio": "1 when the draws are as wide as the target, above where they are too wide.",
+}
+
+
+def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
+    """One HTML document, with everything inside.
+
+    **Arguments:**
+
+    - `key`: of the draws that are shown.
+    """
+    key = jax.random.key(0) if key is None else key
+    draws = named_columns(record.posterior.draws(key, _NUM_DRAWS))
+    parts = [_verdict(record.facts), _curves(record.history), _marginals(draws), _pairs(draws), _summary(draws)]
+    parts += [_diagnostics(record.facts), _costs(record.facts)]
+    return page(str(record.facts.get("model", "ksivi")), "\n".join(part for part in parts if part))
+
+
+def named_columns(draws: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Every number of every parameter, by a name such as theta[2]."""
+    columns = {}
+    for name, values in draws.items():
+        values = np.asarray(values, np.float64)
+        for place in np.ndindex(values.shape[1:]):
+            label = f"{name}[{','.join(map(str, place))}]" if place else name
+            columns[label] = values[(slice(None), *place)]
+    return columns
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    status, trusted = facts["status"], facts["trusted"]
+    words = "Trusted: nothing speaks against these draws." if trusted else "Not trusted: do not rely on these draws."
+    kind = "good" if trusted else "bad"
+    ran = [f"{name} {facts[name]}" for name in ("data", "seed") if facts.get(name) is not None]
+    shown = f"{status['kind']}: {status['reason']}"
+    return f'<div class="verdict {kind}"><strong>{words}</strong>{escape(shown)}</div>\n' + note(", ".join(ran))
+
+
+def _curves(history: dict[str, np.ndarray]) -> str:
+    """Losses and Stein ratio, medians over windows: single steps are noise."""
+    names = {"bound": "SIVI's bound", "loss": "loss", "stein_ratio": "Stein ratio"}
+    found = {name: history[name] for name in names if len(history.get(name, ()))}
+    shown = [
+        (f"{names[name]} along the steps", _curve(history["step"], values, names[name]))
+        for name, values in found.items()
+    ]
+    words = note("Medians over a fiftieth of the steps. A loss that still falls at the end asks for more steps.")
+    return section("Training", panels(shown, wide=True), words) if shown else ""
+
+
+def growing_curve(steps: Sequence[int], losses: Sequence[float]) -> str:
+    """The loss of a run that goes on, a point a chunk."""
+    return panels([("loss so far", _curve(np.asarray(steps), np.asarray(losses), "loss"))], wide=True)
+
+
+def _curve(steps: np.ndarray, values: np.ndarray, title: str) -> Any:
+    figure = new_figure(figsize=(5.2, 2.4))
+    axis = figure.subplots()
+    parts = np.array_split(np.arange(len(values)), min(50, len(values)))
+    axis.plot([steps[part].mean() for part in parts], [_median(values[part]) for part in parts], color=_BLUE)
+    axis.set_xlabel("steps", fontsize=9)
+    dress(axis, title)
+    return figure
+
+
+def _median(values: np.ndarray) -> float:
+    taken = values[np.isfinite(values)]
+    return float(np.median(taken)) if taken.size else float("nan")
+
+
+def _marginals(draws: dict[str, np.ndarray]) -> str:
+    shown = [(f"marginal of {name}", _marginal(name, x)) for name, x in list(draws.items())[:_MARGINALS]]
+    rest = note(f"The first {_MARGINALS} of {len(draws)}; all are in the table.") if len(draws) > _MARGINALS else ""
+    return section("Marginals", panels(shown), rest)
+
+
+def _marginal(name: str, x: np.ndarray) -> Any:
+    figure = new_figure(figsize=(3.0, 1.9))
+    axis = figure.subplots()
+    low, high = _frame(x)
+    axis.hist(x, bins=40, range=(low, high), color=_BLUE, alpha=0.75, histtype="stepfilled")
+    axis.axvline(np.median(x), color="black", linewidth=1)
+    axis.set_yticks([])
+    dress(axis, name)
+    axis.spines["left"].set_visible(False)
+    return figure
+
+
+def _pairs(draws: dict[str, np.ndarray]) -> str:
+    names = list(draws)[:_PAIRED]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    if not pairs:
+        return ""
+    shown = [(f"{a} and {b}", _pair(a, b, draws[a], draws[b])) for a, b in pairs]
+    of = f" of the first {_PAIRED} parameters" if len(draws) > _PAIRED else ""
+    return section("Pairs", panels(shown), note(f"All pairs{of}; areas hold 30, 60 and 90% of the draws."))
+
+
+def _pair(a: str, b: str, x: np.ndarray, y: np.ndarray) -> Any:
+    figure = new_figure(figsize=(3.0, 2.6))
+    axis = figure.subplots()
+    spans = [_frame(x), _frame(y)]
+    axis.scatter(x[:300], y[:300], s=2, color=_BLUE, alpha=0.5, linewidths=0)
+    if all(high > low for low, high in spans):
+        counts, edges_x, edges_y = np.histogram2d(x, y, bins=_GRID, range=spans)
+        density = _smooth(counts).T
+        levels = np.unique([*mass_levels(density, _MASSES), density.max() * 1.01])
+        centres = [0.5 * (edges[1:] + edges[:-1]) for edges in (edges_x, edges_y)]
+        colours = [(0.25, 0.56, 0.82, alpha) for alpha in (0.25, 0.45, 0.7)]
+        axis.contourf(*centres, density, levels=levels, colors=colours[-(len(levels) - 1) :])
+    axis.set(xlim=spans[0], ylim=spans[1])
+    axis.set_xlabel(a, fontsize=9)
+    axis.set_ylabel(b, fontsize=9)
+    dress(axis, "")
+    return figure
+
+
+def _smooth(counts: np.ndarray) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter
+
+    return gaussian_filter(counts, 1.5)
+
+
+def _frame(x: np.ndarray) -> tuple[float, float]:
+    """What holds all but the last outliers."""
+    low, high = np.quantile(x[np.isfinite(x)], (0.002, 0.998))
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _summary(draws: dict[str, np.ndarray]) -> str:
+    rows: list[Sequence[str | float]] = []
+    for name, x in draws.items():
+        quantiles = [float(q) for q in np.quantile(x, list(_QUANTILES.values()))]
+        rows.append([name, float(x.mean()), float(x.std(ddof=1)), *quantiles])
+    words = note(f"Of {_NUM_DRAWS:,} independent draws. Click a column's head to sort by it.")
+    return section("Posterior", table(["parameter", "mean", "sd", *_QUANTILES], rows), words)
+
+
+def _diagnostics(facts: dict[str, Any]) -> str:
+    rows = [[name, value, MEANINGS.get(name, "")] for name, value in _as_words(facts["diagnostics"]).items()]
+    return section("Diagnostics", table(["check", "found", "meaning"], rows, sortable=False)) if rows else ""
+
+
+def _costs(facts: dict[str, Any]) -> str:
+    cost = facts["cost"]
+    rows = [["seconds", f"{cost['seconds']:,.1f}"], ["steps", f"{cost['steps']:,}"]]
+    rows += [["score evaluations", f"{cost['score_evals']:,}"], ["machine", str(facts["device"])]]
+    rows += [[name, str(version)] for name, version in facts["versions"].items()]
+    return section("Cost and versions", table(["what", "value"], rows, sortable=False))
+
+
+def _as_words(values: dict[str, Any]) -> dict[str, str]:
+    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in values.items()}

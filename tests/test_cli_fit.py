@@ -1,0 +1,175 @@
+"""`ksivi fit | sample | report`: from files to a folder, draws and a page."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ksivi
+from ksivi.training import Chunk
+
+pytest.importorskip("typer")
+from ksivi.cli.live import serving
+from ksivi.cli.models import read_data, target_of
+from test_cli import ksivi as command
+
+MODEL = """
+import jax.numpy as jnp
+import ksivi
+
+def log_density(x):
+    return -0.5 * jnp.sum((x - 2.0) ** 2)
+
+def shifted(x, y):
+    return -0.5 * jnp.sum((x - y.mean()) ** 2)
+
+def line(x, y):
+    import numpyro, numpyro.distributions as dist
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+def make(y):
+    return ksivi.Target(lambda x: -0.5 * jnp.sum((x - y[0]) ** 2), 2)
+
+target = ksivi.Target(log_density, 3)
+number = 3
+"""
+
+
+@pytest.fixture
+def model(tmp_path):
+    (tmp_path / "model.py").write_text(MODEL)
+    (tmp_path / "data.csv").write_text("x,y\n1,1.5\n2,2.5\n3,3.5\n")
+    return tmp_path / "model.py"
+
+
+def test_data_come_by_name_from_csv_json_and_npz(tmp_path):
+    (tmp_path / "d.csv").write_text('\ufeffgroup,"y"\n0,1.5\n1,2.5\n')
+    (tmp_path / "d.json").write_text('{"group": [0, 1], "y": [1.5, 2.5], "n": 2}')
+    np.savez(tmp_path / "d.npz", group=np.array([0, 1]), y=np.array([1.5, 2.5]))
+    for ending in ("csv", "json", "npz"):
+        data = read_data(tmp_path / f"d.{ending}")
+        np.testing.assert_array_equal(data["group"], [0, 1])
+        np.testing.assert_array_equal(data["y"], [1.5, 2.5])
+        assert data["group"].dtype.kind == "i"
+    assert read_data(tmp_path / "d.json")["n"] == 2
+
+
+def test_what_a_name_may_be(model):
+    pytest.importorskip("numpyro")
+    data = model.parent / "data.csv"
+    assert target_of(f"{model}:log_density", 3, None).dim == 3
+    assert target_of(f"{model}:target", None, None).dim == 3
+    assert target_of(f"{model}:make", None, _only_y(model)).dim == 2
+    shifted = target_of(f"{model}:shifted", 1, _only_y(model))
+    np.testing.assert_allclose(shifted.log_density(jnp.array([2.5])), 0)
+    line = target_of(f"{model}:line", None, data)
+    assert dict(line.layout) == {"slope": ()}
+    x, y = np.array([1.0, 2, 3]), np.array([1.5, 2.5, 3.5])
+    value = line.log_density(jnp.array([0.7])) - line.log_density(jnp.array([0.0]))
+    expected = -0.5 * (0.7**2 + np.sum((y - 0.7 * x) ** 2) - np.sum(y**2))
+    np.testing.assert_allclose(value, expected, rtol=1e-4)
+
+
+def _only_y(model):
+    path = model.parent / "y.json"
+    path.write_text('{"y": [1.5, 2.5, 3.5]}')
+    return path
+
+
+def test_a_pymc_model_is_found_by_its_type(tmp_path):
+    pytest.importorskip("pymc")
+    lines = ["import pymc as pm", "with pm.Model() as model:", "    pm.Normal('a')", "def make(y):"]
+    lines += ["    with pm.Model() as m:", "        pm.Normal('y', pm.Normal('b'), observed=y)", "    return m"]
+    (tmp_path / "model.py").write_text("\n".join(lines))
+    (tmp_path / "y.json").write_text('{"y": [1.0, 2.0]}')
+    assert dict(target_of(f"{tmp_path / 'model.py'}:model", None, None).layout) == {"a": ()}
+    assert dict(target_of(f"{tmp_path / 'model.py'}:make", None, tmp_path / "y.json").layout) == {"b": ()}
+
+
+@pytest.mark.parametrize(
+    ("name", "dim", "data", "message"),
+    [
+        ("none", 3, None, "must define none"),
+        ("number", None, None, "must be a log density, a model or a ksivi.Target, got int"),
+        ("number", 3, None, "--dim is for a log density"),
+        ("target", None, "data.csv", "--data is for a function that takes it"),
+        ("line", None, None, "--data must hold what .* takes"),
+        ("line", None, "no.csv", "--data must be a file that exists"),
+        ("line", None, "model.py", "--data must be a .csv, .json or .npz file"),
+        ("log_density", None, None, "--data must hold what"),
+    ],
+)
+def test_what_does_not_fit_is_named(model, name, dim, data, message):
+    with pytest.raises(ValueError, match=message):
+        target_of(f"{model}:{name}", dim, None if data is None else model.parent / data)
+
+
+def test_from_a_file_to_draws_and_a_page(model, tmp_path):
+    """The posterior is loaded by other processes, without the model's file."""
+    out = tmp_path / "run"
+    done = command("fit", f"{model}:log_density", "--dim", "2", "--steps", "300", "--out", str(out), "--json")
+    facts = json.loads(done.stdout)
+    assert done.returncode == (0 if facts["trusted"] else 3), done.stderr
+    assert facts["model"] == f"{model}:log_density"
+    assert facts["cost"]["steps"] == 300
+    model.unlink()
+    assert command("sample", str(out), "-n", "2000").returncode == 0
+    assert command("sample", str(out), "-n", "100", "--format", "npz", "--seed", "3").returncode == 0
+    draws = np.loadtxt(out / "draws.csv", delimiter=",", skiprows=1)
+    assert (out / "draws.csv").read_text().startswith("x[0],x[1]\n")
+    np.testing.assert_allclose(draws.mean(axis=0), 2, atol=0.2)
+    with np.load(out / "draws.npz") as stored:
+        again = ksivi.read_record(out).posterior.draws(jax.random.key(3), 100)
+        np.testing.assert_array_equal(stored["x"], again["x"])
+    assert command("report", str(out)).returncode == 0
+    assert "Posterior" in (out / "report.html").read_text()
+
+
+def test_ctrl_c_keeps_what_there_is(model, tmp_path):
+    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+    log, out = tmp_path / "log.jsonl", tmp_path / "run"
+    arguments = ["fit", f"{model}:log_density", "--dim", "2", "--out", str(out), "--log", str(log)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 240
+    while time.monotonic() < until and not (log.exists() and log.read_text()):
+        time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=120) == 130
+    facts = json.loads((out / "fit.json").read_text())
+    assert facts["status"]["kind"] == "interrupted"
+    assert json.loads(log.read_text().splitlines()[0])["step"] == 500
+
+
+def test_the_live_page_grows_and_is_for_those_who_have_its_address(capsys):
+    chunk = Chunk(100, 400, 1.5, 2.0, 50.0, list)
+    with serving("model.py:log_density") as watch:
+        address = next(word for word in capsys.readouterr().err.split() if word.startswith("http"))
+        assert address.startswith("http://127.0.0.1:")
+        read = lambda: urllib.request.urlopen(address, timeout=10).read().decode()  # noqa: E731
+        assert "search for a start" in read()
+        watch(chunk)
+        watch(Chunk(200, 400, 1.2, 4.0, 50.0, list))
+        assert "Step 200 of at most 400, loss 1.2" in read()
+        assert "<svg" in read()
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(address.rsplit("/", 2)[0] + "/", timeout=10)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(address, timeout=10)
+
+
+def test_bad_folders_are_one_line(tmp_path):
+    for arguments in (["sample", str(tmp_path)], ["report", str(tmp_path)]):
+        done = command(*arguments)
+        assert done.returncode == 2
+        assert "must be the folder of a finished `ksivi fit`" in " ".join(done.stderr.split())
