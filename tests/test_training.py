@@ -1,3 +1,4 @@
+import json
 import warnings
 
 import equinox as eqx
@@ -266,3 +267,17 @@ def test_no_warning_is_given():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         train(num_steps=5)
+
+
+def test_logs_have_a_line_or_an_event_a_chunk(tmp_path):
+    pytest.importorskip("tensorboardX")
+    logs = [ksivi.JSONLines(tmp_path / "new" / "log.jsonl"), ksivi.TensorBoard(tmp_path / "events")]
+    fit = train(num_steps=60, chunk_size=20, callbacks=logs)
+    lines = [json.loads(line) for line in (tmp_path / "new" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [20, 40, 60]
+    np.testing.assert_allclose(lines[-1]["loss"], np.mean(fit.history["loss"][40:]), rtol=1e-5)
+    logs[1].close()
+    events = next((tmp_path / "events").iterdir()).read_bytes()
+    assert events.count(b"steps_per_second") == 3
+    with pytest.raises(ValueError, match="path must be a file that can be written"):
+        ksivi.JSONLines("/dev/null/log.jsonl")

@@ -1,5 +1,6 @@
 """Callbacks that write down how a run goes: lines of JSON, or events for TensorBoard."""
 
+import atexit
 import json
 import os
 from pathlib import Path
@@ -38,14 +39,18 @@ class TensorBoard:
             from tensorboardX import SummaryWriter
         except ImportError as error:
             raise ImportError("TensorBoard needs tensorboardX: pip install 'ksivi[tensorboard]'") from error
-        self._writer: Any = SummaryWriter(str(folder))
+        self._writer: Any = SummaryWriter(str(folder), flush_secs=1)
+        atexit.register(self.close)
 
     def __call__(self, chunk: "Chunk") -> None:
         numbers = _numbers(chunk)
         for name in ("loss", "steps_per_second"):
             if numbers[name] is not None:
                 self._writer.add_scalar(name, numbers[name], chunk.step)
-        self._writer.flush()
+
+    def close(self) -> None:
+        """Writes what waits, as the end of the process does: events are on disk a second or two later without it."""
+        self._writer.close()
 
 
 def _numbers(chunk: "Chunk") -> dict[str, Any]:
