@@ -166,3 +166,8 @@ def test_a_linear_log_density_in_torch_has_no_curvature():
     pytest.importorskip("torch", reason="PyTorch is not installed")
     target = ksivi.from_torch(lambda x: -x.sum(), 2)
     np.testing.assert_array_equal(jax.jacrev(target.score)(jnp.ones(2)), np.zeros((2, 2)))
+
+
+def test_values_beyond_single_precision_are_infinite_without_a_word():
+    target = ksivi.from_callback(lambda x: (-1e200 * np.sum(x**2), -2e200 * x), 2)
+    assert target.log_density(jnp.ones(2)) == -jnp.inf

@@ -182,4 +182,6 @@ def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
             f"{name} must return {' and '.join(map(str, wanted))} for points as {wanted[-1]} rows, got {shapes}"
         )
     shaped = [one.reshape((*batch, *leaf.shape)) for one, leaf in zip(found, leaves, strict=True)]
-    return jax.tree.unflatten(structure, [one.astype(leaf.dtype) for one, leaf in zip(shaped, leaves, strict=True)])
+    with np.errstate(over="ignore"):  # far out, values pass what JAX's precision holds, and are infinite there
+        cast = [one.astype(leaf.dtype) for one, leaf in zip(shaped, leaves, strict=True)]
+    return jax.tree.unflatten(structure, cast)

@@ -91,7 +91,25 @@ class PytreeDensity(AbstractDensity):
         return jax.grad(self.value)(x)
 
 
-class DataDensity(AbstractDensity):
+class AbstractMinibatched(AbstractDensity):
+    """A log density over all rows of its data, or, once `rows` are chosen, its unbiased estimate from those."""
+
+    rows: eqx.AbstractVar[Rows | None]
+    batch_size: eqx.AbstractVar[int | None]
+
+    @property
+    @abc.abstractmethod
+    def num_rows(self) -> int:
+        """N, of all rows."""
+
+    def draw_rows(self, key: PRNGKeyArray) -> Rows | None:
+        """Row numbers of a minibatch, uniform with replacement; None when the target uses all rows."""
+        if self.batch_size is None:
+            return None
+        return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
+
+
+class DataDensity(AbstractMinibatched):
     r"""log_prior(x) + N/|batch| · log_likelihood(x, batch), over all rows until a batch is chosen."""
 
     log_prior: Callable[[Point], Scalar]
@@ -117,8 +135,29 @@ class DataDensity(AbstractDensity):
     def num_rows(self) -> int:
         return len(jax.tree.leaves(self.data)[0])
 
-    def draw_rows(self, key: PRNGKeyArray) -> Rows | None:
-        """Row numbers of a minibatch, uniform with replacement; None when the target uses all rows."""
-        if self.batch_size is None:
-            return None
-        return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
+
+class PlateDensity(AbstractMinibatched):
+    """A model over a pytree, which has rows of its own and weighs them itself."""
+
+    whole: PytreeDensity
+    rows: Rows | None
+    size: int = eqx.field(static=True)
+    batch_size: int = eqx.field(static=True)
+
+    @property
+    def num_rows(self) -> int:
+        return self.size
+
+    def value(self, x):
+        return self._on_rows().value(x)
+
+    def value_and_score(self, x):
+        return self._on_rows().value_and_score(x)
+
+    def score(self, x):
+        return self._on_rows().score(x)
+
+    def _on_rows(self) -> PytreeDensity:
+        if self.rows is None:
+            return self.whole
+        return eqx.tree_at(lambda d: d.log_density.rows, self.whole, self.rows, is_leaf=lambda leaf: leaf is None)

@@ -14,7 +14,17 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 from .._checks import as_count, as_positive, as_single_key, describe, require_callable, require_point
 from .._numerics import full_precision
 from .affine import Affine
-from .density import AbstractDensity, DataDensity, FunctionDensity, Point, PytreeDensity, Rows, ScoreDensity
+from .density import (
+    AbstractDensity,
+    AbstractMinibatched,
+    DataDensity,
+    FunctionDensity,
+    PlateDensity,
+    Point,
+    PytreeDensity,
+    Rows,
+    ScoreDensity,
+)
 from .layout import Layout, named_layout, named_leaves, supports_of, unconstrained
 from .model import AbstractModel
 from .probe import probe
@@ -121,7 +131,9 @@ class Target(eqx.Module):
         data, num_rows = _as_rows(data)
         if batch_size is not None and as_count(batch_size, "batch_size") > num_rows:
             raise ValueError(f"batch_size must be at most the {num_rows} rows of data, got {batch_size}")
-        density = DataDensity(log_prior, log_likelihood, data, None, batch_size)
+        density = DataDensity(
+            log_prior=log_prior, log_likelihood=log_likelihood, data=data, rows=None, batch_size=batch_size
+        )
         return cls.from_density(density, dim, named_layout(names, dim), as_test_point(test_point, dim))
 
     @classmethod
@@ -230,24 +242,27 @@ class Target(eqx.Module):
     @property
     def model(self) -> AbstractModel | None:
         """The model that this is the posterior of, where there is one."""
-        found = self.density.log_density if isinstance(self.density, PytreeDensity) else None
+        density = self.density.whole if isinstance(self.density, PlateDensity) else self.density
+        found = density.log_density if isinstance(density, PytreeDensity) else None
         return found if isinstance(found, AbstractModel) else None
 
     @property
     def is_minibatched(self) -> bool:
         """Whether scores are meant to be estimated from minibatches of the data."""
-        return isinstance(self.density, DataDensity) and self.density.batch_size is not None
+        return isinstance(self.density, AbstractMinibatched) and self.density.batch_size is not None
 
     def draw_rows(self, key: PRNGKeyArray) -> Rows | None:
         """Row numbers of a random minibatch; None for a target without minibatches."""
-        return self.density.draw_rows(key) if isinstance(self.density, DataDensity) else None
+        return self.density.draw_rows(key) if isinstance(self.density, AbstractMinibatched) else None
 
     def on_rows(self, rows: Rows | None) -> Self:
         """The unbiased estimate of this target from some rows of its data; itself for None."""
         if rows is None:
             return self
-        if not isinstance(self.density, DataDensity):
-            raise ValueError("rows must be None for a target that was not made with Target.from_data")
+        if not isinstance(self.density, AbstractMinibatched):
+            raise ValueError(
+                "rows must be None for a target that was not made with Target.from_data, nor of a subsampled plate"
+            )
         density = eqx.tree_at(lambda d: d.rows, self.density, rows, is_leaf=lambda leaf: leaf is None)
         return self._replace(density=density)
 
