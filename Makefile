@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-slow lint format bench clean
+.PHONY: install demo test test-slow lint format bench docs notebook clean
 
 install: .venv/installed
 
@@ -34,5 +34,12 @@ bench: install
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks.step
 
+docs: install
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+notebook: install
+	$(BIN)/python scripts/notebook.py
+
 clean:
-	rm -rf .venv demo dist .pytest_cache .ruff_cache
+	rm -rf .venv demo dist site .pytest_cache .ruff_cache

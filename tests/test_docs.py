@@ -1,7 +1,9 @@
-"""Every example in a docstring or the README runs as printed."""
+"""Every example in a docstring, the README or the pages of docs/ runs."""
 
 import ast
+import json
 import re
+import runpy
 from pathlib import Path
 
 import jax
@@ -44,11 +46,69 @@ def test_public_names_have_docstrings():
             assert getattr(module, name).__doc__, f"{module.__name__}.{name}"
 
 
-@pytest.mark.slow
-def test_readme_examples_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+def run_page(path):
+    """All blocks of a page, in order and in one namespace."""
+    blocks = BLOCK.findall(path.read_text())
     assert blocks
     names = {}
     for code in blocks:
         exec(code, names)
+
+
+def brief_fit(key, target, *, init=None):
+    """In place of `ksivi.fit`, most of whose minute is search, compilation and checks, however few its steps.
+
+    A few steps of training: what a page does with a fit is tried, not the fit.
+    """
+    family = ksivi.SemiImplicit.location_scale(target.dim) if init is None else init.posterior.family
+    return ksivi.train(key, target, family, ksivi.SIVI(num_samples=10, num_mixing=0), num_steps=5)
+
+
+NEEDS = {
+    "numpyro": ["numpyro", "arviz"],
+    "pymc": ["pymc", "arviz"],
+    "pytorch": ["torch"],
+    "minibatches": ["blackjax", "numpyro"],
+    "compare": ["blackjax", "ot"],
+    "extend": ["blackjax", "ot"],
+}
+SLOW = {"compare", "extend", "minibatches"}
+"""Pages that train at length or run NUTS."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_readme_and_the_tutorial_run_as_printed(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_page(ROOT / page)
+
+
+def pages():
+    for path in [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]:
+        marks = [pytest.mark.slow] if path.stem in SLOW else []
+        yield pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", list(pages()))
+def test_pages_run_with_a_brief_fit(path, tmp_path, monkeypatch):
+    for package in NEEDS.get(path.stem, []):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ksivi, "fit", brief_fit)
+    run_page(path)
+
+
+def test_the_notebook_is_the_tutorial():
+    """`make notebook` makes it."""
+    script = runpy.run_path(str(ROOT / "scripts" / "notebook.py"))
+    assert json.loads(script["NOTEBOOK"].read_text()) == script["notebook"](script["SOURCE"].read_text())
+
+
+def test_the_reference_has_every_public_name():
+    pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
+    shown = re.findall(r"^::: (ksivi[\w.]*)$", pages, re.MULTILINE)
+    rooms = ("diagnostics", "families", "kernels", "metrics", "problems", "report")
+    names = {"": ksivi.__all__} | {room: getattr(ksivi, room).__all__ for room in rooms}
+    for room, public in names.items():
+        found = {name.rpartition(".")[2] for name in shown if name.startswith(f"ksivi.{room}")}
+        assert not set(public) - found - set(rooms), f"docs/api lacks names of ksivi.{room}"
