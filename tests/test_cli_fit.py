@@ -17,8 +17,9 @@ import ksivi
 from ksivi.training import Chunk
 
 pytest.importorskip("typer")
+from ksivi.cli.data import read_data
 from ksivi.cli.live import serving
-from ksivi.cli.models import read_data, target_of
+from ksivi.cli.models import target_of
 from test_cli import ksivi as command
 
 MODEL = """
@@ -63,6 +64,44 @@ def test_data_come_by_name_from_csv_json_and_npz(tmp_path):
     assert read_data(tmp_path / "d.json")["n"] == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,x\n1,2\n", "a header of different names"),
+        (",x\n0,1\n", "a header of different names"),
+        ("x,y\n", "and rows below"),
+        ("x,y\n1,2\n1\n", "row 2 below it has 1"),
+        ("x,y\n1,two\n", "column 'y' has 'two' in row 1"),
+        ("x,y\n1,\n", "column 'y' has '' in row 1"),
+    ],
+)
+def test_tables_that_cannot_be_read_are_named(tmp_path, text, message):
+    (tmp_path / "d.csv").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        read_data(tmp_path / "d.csv")
+
+
+@pytest.mark.parametrize("text", ['{"y": [1.0, null]}', '{"y": ["a", "b"]}', '{"y": {"z": 1}}', "[1]", "{"])
+def test_objects_that_are_no_numbers_are_refused(tmp_path, text):
+    (tmp_path / "d.json").write_text(text)
+    with pytest.raises(ValueError, match="--data: "):
+        read_data(tmp_path / "d.json")
+
+
+def test_large_whole_numbers_stay_real(tmp_path):
+    """JAX's integers have 32 bits, and wrap without a word."""
+    (tmp_path / "d.csv").write_text('"a,b",n\n100000,1\n3000000000,2\n')
+    data = read_data(tmp_path / "d.csv")
+    np.testing.assert_allclose(jnp.asarray(data["a,b"]) ** 2, [1e10, 9e18], rtol=1e-5)
+    assert data["n"].dtype.kind == "i"
+
+
+def test_columns_that_a_model_does_not_take_are_left_out(model, capsys):
+    shifted = target_of(f"{model}:shifted", 1, model.parent / "data.csv")
+    np.testing.assert_allclose(shifted.log_density(jnp.array([2.5])), 0)
+    assert "does not take x: left out" in " ".join(capsys.readouterr().err.split())
+
+
 def test_what_a_name_may_be(model):
     pytest.importorskip("numpyro")
     data = model.parent / "data.csv"
@@ -105,7 +144,7 @@ def test_a_pymc_model_is_found_by_its_type(tmp_path):
         ("line", None, None, "--data must hold what .* takes"),
         ("line", None, "no.csv", "--data must be a file that exists"),
         ("line", None, "model.py", "--data must be a .csv, .json or .npz file"),
-        ("log_density", None, None, "--data must hold what"),
+        ("log_density", None, None, "a log density needs --dim"),
     ],
 )
 def test_what_does_not_fit_is_named(model, name, dim, data, message):

@@ -72,14 +72,14 @@ def record(tmp_path_factory):
 def test_the_page_says_what_was_run_and_needs_no_network(record):
     html = run_page(record)
     for words in (
-        "Not trusted",
+        "Not examined",
         "step limit: ran all 400 steps",
         "model.py:log_density",
         "theta[2]",
         "a &amp; &lt;b&gt;",
     ):
         assert words in html
-    assert "<b>" not in html
+    assert "a & <b>" not in html
     assert not re.search(r'(src|href)="(https?:)?//', html)
     assert html == run_page(record)
 
@@ -109,6 +109,7 @@ def test_the_page_of_a_comparison(tmp_path):
     html = comparison_page({"problem": "banana", "floor": 0.01, "methods": methods}, None)
     assert "banana: a comparison" in html
     found = look(html, tmp_path)
+    assert found["rising"] == [0.01, 0.02, 0]  # the one without a distance last
     assert found["figures"] == 0
     assert found["order"] == "descending"
 
@@ -119,9 +120,10 @@ def test_a_record_that_is_not_whole_is_refused(record, tmp_path):
     record.write(tmp_path / "run")
     same = ksivi.read_record(tmp_path / "run")
     assert jnp.array_equal(same.posterior.sample(jax.random.key(0), 5), record.posterior.sample(jax.random.key(0), 5))
-    (tmp_path / "run" / "history.npz").write_bytes(b"no")
-    with pytest.raises(ValueError, match="damaged record"):
-        ksivi.read_record(tmp_path / "run")
+    for damage in (b"no", b"", b"PK\x03\x04"):
+        (tmp_path / "run" / "history.npz").write_bytes(damage)
+        with pytest.raises(ValueError, match="damaged record"):
+            ksivi.read_record(tmp_path / "run")
     record.write(tmp_path / "run")
     (tmp_path / "run" / "fit.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="must be a record of format 1"):

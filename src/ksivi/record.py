@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import math
 import os
 import platform
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +42,15 @@ class Record:
         """Into the folder, which is made if it is not there; the facts last, so that they tell of a whole record."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        facts = json.dumps(self.facts, indent=2, ensure_ascii=False, allow_nan=False)
+        written = folder / f".{_POSTERIOR}"
+        self.posterior.save(written)
+        # What may be refused has not been: only now may an older record go.
         (folder / _FACTS).unlink(missing_ok=True)
-        self.posterior.save(folder / _POSTERIOR)
+        os.replace(written, folder / _POSTERIOR)
         arrays: dict[str, Any] = {name: np.asarray(values) for name, values in self.history.items()}
         np.savez_compressed(folder / _HISTORY, **arrays)
-        (folder / _FACTS).write_text(json.dumps(self.facts, indent=2, ensure_ascii=False) + "\n")
+        (folder / _FACTS).write_text(facts + "\n", encoding="utf-8")
 
 
 def read_record(folder: str | os.PathLike) -> Record:
@@ -53,10 +59,10 @@ def read_record(folder: str | os.PathLike) -> Record:
     if not (folder / _FACTS).is_file():
         raise ValueError(f"{folder} must be the folder of a finished `ksivi fit`: there is no {_FACTS} in it")
     try:
-        facts = json.loads((folder / _FACTS).read_text())
-        with np.load(folder / _HISTORY) as stored:
+        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
+        with (folder / _HISTORY).open("rb") as file, np.load(file) as stored:
             history = dict(stored)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"{folder / _FACTS} must be a record of format {FORMAT}, which this version of ksivi writes")
@@ -71,11 +77,16 @@ def _facts(fit: Fit) -> dict[str, Any]:
         "format": FORMAT,
         "status": {"kind": fit.status.kind, "reason": fit.status.reason},
         "trusted": fit.trusted,
-        "diagnostics": {
-            name: value if isinstance(value, float) else str(value) for name, value in fit.diagnostics.items()
-        },
+        "diagnostics": {name: _as_json(value) for name, value in fit.diagnostics.items()},
         "cost": dataclasses.asdict(fit.cost),
         "parameters": {name: list(shape) for name, shape in fit.posterior.layout},
         "device": device.device_kind if device.platform != "cpu" else f"CPU, {os.cpu_count()} cores",
         "versions": {"ksivi": __version__, "jax": jax.__version__, "python": platform.python_version()},
     }
+
+
+def _as_json(value: Any) -> Any:
+    """Numbers as numbers, those that JSON lacks as None, all else in words."""
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, int | np.integer) else str(value)

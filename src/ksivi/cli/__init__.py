@@ -44,7 +44,7 @@ def main() -> None:
     """Runs the command line; bad input is one clear line and exit code 2."""
     try:
         app()
-    except (ValueError, ImportError) as error:
+    except (ValueError, ImportError, OSError) as error:
         fail(error, BAD_INPUT)
 
 

@@ -80,7 +80,7 @@ def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) ->
     if panels:
         methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
     record = _comparison_record(problem.name, truth, done)
-    figure.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n")
+    figure.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(record))
         return
@@ -90,17 +90,24 @@ def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) ->
     notes.print(f"figure: {figure}", highlight=False)
 
 
-def read_comparison(place: Path) -> tuple[dict, Path | None] | None:
-    """The newest comparison in a folder, and its figure; None where there is none."""
+def newest_comparison(place: Path) -> Path | None:
+    """The record of a comparison in a folder, unless a newer one of a fit is there."""
     for path in sorted(place.glob("*.json"), key=lambda path: -path.stat().st_mtime):
         try:
-            record = json.loads(path.read_text())
+            record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
+        if isinstance(record, dict) and "format" in record:
+            return None
         if isinstance(record, dict) and {"problem", "floor", "methods"} <= set(record):
-            figure = path.with_suffix(".png")
-            return record, figure if figure.is_file() else None
+            return path
     return None
+
+
+def read_comparison(path: Path) -> tuple[dict, Path | None]:
+    """A comparison, and its figure."""
+    figure = path.with_suffix(".png")
+    return json.loads(path.read_text(encoding="utf-8")), figure if figure.is_file() else None
 
 
 def _method_names(methods: str, known: tuple[str, ...]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
+from .shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
 def fit(
@@ -18,16 +18,15 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     steps: Annotated[int | None, typer.Option(help="At most so many steps of training.")] = None,
     budget: Annotated[float | None, typer.Option(help="About how many seconds it may take.")] = None,
-    log: Annotated[
-        Path | None, typer.Option(help="A file to write a line of JSON to, every few hundred steps.")
-    ] = None,
+    log: Annotated[Path | None, typer.Option(help="A file to add a line of JSON to, every few hundred steps.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Serve the growing page on this machine alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
     """Fit a model without tuning, examine the draws, and keep the sampler in a folder.
 
     A log density takes a vector of --dim real numbers. A NumPyro model is called with the columns of --data by name;
-    a PyMC model holds its data, or is made by a function of them. Ctrl-C ends the training and keeps what there is.
+    a PyMC model holds its data, or is made by a function of them. Ctrl-C ends the training and
+    keeps what there is.
 
     Exit codes: 0 trusted, 2 bad input, 3 not trusted (the reason is in the status), 130 interrupted.
 
@@ -51,7 +50,13 @@ def fit(
     about = {"model": model, "data": None if data is None else str(data), "seed": seed}
     with serving(model) if live else contextlib.nullcontext() as watch:
         callbacks: list[Any] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]
-        found = run_fit(jax.random.key(seed), target, num_steps=steps, budget_s=budget, callbacks=callbacks)
+        try:
+            found = run_fit(jax.random.key(seed), target, num_steps=steps, budget_s=budget, callbacks=callbacks)
+        except RuntimeError as error:
+            fail(error, NOT_TRUSTED)
+        except KeyboardInterrupt:
+            notes.print("interrupted before the training: there is nothing to keep", highlight=False)
+            raise typer.Exit(INTERRUPTED) from None
     record = Record.of(found, **about)
     record.write(place)
     typer.echo(json.dumps(record.facts) if as_json else str(found))

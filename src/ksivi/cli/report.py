@@ -17,16 +17,12 @@ def report(
     \b
     Example: ksivi report run/
     """
+    from ..record import read_record
     from ..report import comparison_page, run_page
-    from .compare import read_comparison
+    from .compare import newest_comparison, read_comparison
 
-    compared = read_comparison(run)
-    if compared is None:
-        from ..record import read_record
-
-        html = run_page(read_record(run))
-    else:
-        html = comparison_page(*compared)
+    compared = newest_comparison(run)
+    html = run_page(read_record(run)) if compared is None else comparison_page(*read_comparison(compared))
     path = run / "report.html" if out is None else out
     folder(path.parent)
     path.write_text(html, encoding="utf-8")

@@ -1,7 +1,9 @@
 """`ksivi sample`."""
 
+import csv
+import zipfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -48,10 +50,13 @@ def _write(path: Path, draws: dict, form: str) -> None:
     from ..report.run_page import named_columns
 
     if form == "npz":
-        arrays: dict[str, Any] = {name: np.asarray(values) for name, values in draws.items()}
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez has arguments of its own, such as `file`
+            for name, values in draws.items():
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.lib.format.write_array(file, np.asarray(values))
         return
     columns = named_columns(draws)
-    header = ",".join(f'"{name}"' if "," in name else name for name in columns)
-    np.savetxt(path, np.stack(list(columns.values()), axis=1), fmt="%.7g", delimiter=",", header=header, comments="")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([f"{value:.9g}" for value in row] for row in zip(*columns.values(), strict=True))

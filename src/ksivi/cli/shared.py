@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -12,7 +13,7 @@ BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 2, 3, 130
 notes = Console(stderr=True)
 
 
-def fail(error: Exception, code: int) -> None:
+def fail(error: Exception, code: int) -> NoReturn:
     """One clear line, and the exit code."""
     notes.print(f"error: {error}", style="bold red", markup=False, highlight=False)
     sys.exit(code)

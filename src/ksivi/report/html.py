@@ -11,7 +11,7 @@ from typing import Any
 def page(title: str, body: str, refresh_s: int | None = None) -> str:
     """A whole document, its style and script inside; one that grows asks for itself again."""
     assets = files(__package__) / "assets"
-    style, script = ((assets / name).read_text() for name in ("page.css", "page.js"))
+    style, script = ((assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     again = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">'
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{again}'
@@ -61,7 +61,7 @@ def number(value: float) -> str:
     """Four digits, or fewer."""
     if not math.isfinite(value):
         return "—"
-    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 10_000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _kind(is_number: bool) -> str:
@@ -71,4 +71,5 @@ def _kind(is_number: bool) -> str:
 def _cell(i: int, value: str | float) -> str:
     if isinstance(value, str):
         return f"<td{' class=name' if i == 0 else ''}>{escape(value)}</td>"
-    return f'<td class="number" data-value="{value!r}">{number(float(value))}</td>'
+    known = repr(float(value)) if math.isfinite(value) else ""
+    return f'<td class="number" data-value="{known}">{number(float(value))}</td>'

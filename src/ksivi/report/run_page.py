@@ -17,6 +17,12 @@ _MARGINALS, _PAIRED = 12, 5
 _BLUE, _GRID, _MASSES = "#3f8fd2", 40, (0.9, 0.6, 0.3)
 _QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
+_WORDS = {
+    "trusted": "Trusted: nothing speaks against these draws.",
+    "not trusted": "Not trusted: something speaks against these draws.",
+    "diverged": "Diverged: do not use these draws.",
+    "not examined": "Not examined: nothing vouches for these draws.",
+}
 MEANINGS = {
     "ELBO": "The evidence bound of the sampler, with its standard error: the log evidence less KL(q‖p).",
     "log evidence": "log ∫ p(x) dx by importance weights; close to the bound when the sampler is close to the target.",
@@ -51,13 +57,15 @@ def named_columns(draws: dict[str, Any]) -> dict[str, np.ndarray]:
         values = np.asarray(values, np.float64)
         for place in np.ndindex(values.shape[1:]):
             label = f"{name}[{','.join(map(str, place))}]" if place else name
+            if label in columns:
+                raise ValueError(f"two parameters share the name {label}: rename one")
             columns[label] = values[(slice(None), *place)]
     return columns
 
 
 def _verdict(facts: dict[str, Any]) -> str:
     status, trusted = facts["status"], facts["trusted"]
-    words = "Trusted: nothing speaks against these draws." if trusted else "Not trusted: do not rely on these draws."
+    words = _WORDS["trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not examined"]
     kind = "good" if trusted else "bad"
     ran = [f"{name} {facts[name]}" for name in ("data", "seed") if facts.get(name) is not None]
     shown = f"{status['kind']}: {status['reason']}"
@@ -106,10 +114,10 @@ def _marginal(name: str, x: np.ndarray) -> Any:
     figure = new_figure(figsize=(3.0, 1.9))
     axis = figure.subplots()
     low, high = _frame(x)
-    axis.hist(x, bins=40, range=(low, high), color=_BLUE, alpha=0.75, histtype="stepfilled")
-    axis.axvline(np.median(x), color="black", linewidth=1)
+    axis.hist(x[np.isfinite(x)], bins=40, range=(low, high), color=_BLUE, alpha=0.75, histtype="stepfilled")
+    axis.axvline(_median(x), color="black", linewidth=1)
     axis.set_yticks([])
-    dress(axis, name)
+    dress(axis, _plain(name))
     axis.spines["left"].set_visible(False)
     return figure
 
@@ -137,8 +145,8 @@ def _pair(a: str, b: str, x: np.ndarray, y: np.ndarray) -> Any:
         colours = [(0.25, 0.56, 0.82, alpha) for alpha in (0.25, 0.45, 0.7)]
         axis.contourf(*centres, density, levels=levels, colors=colours[-(len(levels) - 1) :])
     axis.set(xlim=spans[0], ylim=spans[1])
-    axis.set_xlabel(a, fontsize=9)
-    axis.set_ylabel(b, fontsize=9)
+    axis.set_xlabel(_plain(a), fontsize=9)
+    axis.set_ylabel(_plain(b), fontsize=9)
     dress(axis, "")
     return figure
 
@@ -149,18 +157,30 @@ def _smooth(counts: np.ndarray) -> np.ndarray:
     return gaussian_filter(counts, 1.5)
 
 
+def _plain(name: str) -> str:
+    """A name as it is: between dollars matplotlib would read mathematics."""
+    return name.replace("$", r"\$")
+
+
 def _frame(x: np.ndarray) -> tuple[float, float]:
     """What holds all but the last outliers."""
-    low, high = np.quantile(x[np.isfinite(x)], (0.002, 0.998))
-    return (low, high) if high > low else (low - 0.5, high + 0.5)
+    finite = x[np.isfinite(x)]
+    low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
+    least = 1e-6 * max(abs(low), 1.0)
+    return (low, high) if high - low > least else (low - 1e3 * least, high + 1e3 * least)
 
 
 def _summary(draws: dict[str, np.ndarray]) -> str:
     rows: list[Sequence[str | float]] = []
+    lost = 0
     for name, x in draws.items():
-        quantiles = [float(q) for q in np.quantile(x, list(_QUANTILES.values()))]
-        rows.append([name, float(x.mean()), float(x.std(ddof=1)), *quantiles])
-    words = note(f"Of {_NUM_DRAWS:,} independent draws. Click a column's head to sort by it.")
+        finite = x[np.isfinite(x)]
+        lost += len(x) - len(finite)
+        finite = finite if finite.size > 1 else np.full(2, np.nan)
+        quantiles = [float(q) for q in np.quantile(finite, list(_QUANTILES.values()))]
+        rows.append([name, float(finite.mean()), float(finite.std(ddof=1)), *quantiles])
+    bad = f" {lost:,} numbers that are not finite are left out." if lost else ""
+    words = note(f"Of {_NUM_DRAWS:,} draws.{bad} Click a column's head to sort by it.")
     return section("Posterior", table(["parameter", "mean", "sd", *_QUANTILES], rows), words)
 
 
@@ -178,4 +198,5 @@ def _costs(facts: dict[str, Any]) -> str:
 
 
 def _as_words(values: dict[str, Any]) -> dict[str, str]:
-    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in values.items()}
+    known = {name: "—" if value is None else value for name, value in values.items()}
+    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in known.items()}

@@ -84,7 +84,7 @@ class Run:
         self._require_dim(params)
         self.state = self._each(initial_state, inner_key, params)
         if resume is None:
-            require_finite_start(self._each(count_bad, check_key, params))
+            require_finite_start(self._each(count_bad, check_key, params), forgiving)
         else:
             self.state = as_state(resume, self.state, self.num_runs, self.batched)
         self.anchor, self.anchor_problem = self.state, self.problem
@@ -171,6 +171,7 @@ class Run:
         steps = last - self.first
         cost = Cost(seconds, steps, steps * self.problem.objective.score_evals)
         tail = history["stein_ratio"][-100:]
+        tail = tail[np.isfinite(tail)]
         diagnostics = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
         history = {"step": np.arange(self.first, last), **history}
         return Fit(self._posterior(i), self._status(i, history), False, diagnostics, history, cost, state)
