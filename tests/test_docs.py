@@ -55,13 +55,13 @@ def run_page(path):
         exec(code, names)
 
 
-def brief_fit(key, target, *, init=None):
+def brief_fit(key, target, *, init=None, callbacks=()):
     """In place of `ksivi.fit`, most of whose minute is search, compilation and checks, however few its steps.
 
     A few steps of training: what a page does with a fit is tried, not the fit.
     """
     family = ksivi.SemiImplicit.location_scale(target.dim) if init is None else init.posterior.family
-    return ksivi.train(key, target, family, ksivi.SIVI(num_samples=10, num_mixing=0), num_steps=5)
+    return ksivi.train(key, target, family, ksivi.SIVI(num_samples=10, num_mixing=0), num_steps=5, callbacks=callbacks)
 
 
 NEEDS = {
@@ -71,6 +71,7 @@ NEEDS = {
     "minibatches": ["blackjax", "numpyro"],
     "compare": ["blackjax", "ot"],
     "extend": ["blackjax", "ot"],
+    "terminal": ["matplotlib"],
 }
 SLOW = {"compare", "extend", "minibatches"}
 """Pages that train at length or run NUTS."""
