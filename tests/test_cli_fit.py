@@ -152,6 +152,7 @@ def test_what_does_not_fit_is_named(model, name, dim, data, message):
         target_of(f"{model}:{name}", dim, None if data is None else model.parent / data)
 
 
+@pytest.mark.slow
 def test_from_a_file_to_draws_and_a_page(model, tmp_path):
     """The posterior is loaded by other processes, without the model's file."""
     out = tmp_path / "run"
@@ -173,6 +174,7 @@ def test_from_a_file_to_draws_and_a_page(model, tmp_path):
     assert "Posterior" in (out / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_there_is(model, tmp_path):
     code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
     log, out = tmp_path / "log.jsonl", tmp_path / "run"

@@ -108,7 +108,7 @@ def test_a_file_that_fails_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"broken\.py could not be imported: ZeroDivisionError"):
         problems.from_file(f"{tmp_path}/broken.py:f", 2)
     (tmp_path / "other.py").write_text("g = 1\n")
-    with pytest.raises(ValueError, match="must define a function f"):
+    with pytest.raises(ValueError, match="must define f, and it does not"):
         problems.from_file(f"{tmp_path}/other.py:f", 2)
 
 

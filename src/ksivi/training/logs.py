@@ -14,7 +14,8 @@ class JSONLines:
     """A callback that appends a line a chunk: step, loss, seconds and steps a second.
 
     ```python
-    fit = ksivi.train(key, target, family, ksivi.KSIVI(), num_steps=200, callbacks=[ksivi.JSONLines("loss.jsonl")])
+    family, log = ksivi.SemiImplicit.location_scale(target.dim), ksivi.JSONLines("loss.jsonl")
+    fit = ksivi.train(jax.random.key(0), target, family, ksivi.KSIVI(), num_steps=200, callbacks=[log])
     ```
     """
 
