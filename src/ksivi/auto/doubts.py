@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from .._compile import one_shot
 from ..diagnostics import Difference, Importance, Movement, difference, truncated_weights
 from ..targets import Target
-from .gaussians import Gaussians
+from .gaussians import LEAST_MASS, Gaussians
 
 Draws = Float[np.ndarray, "n d"]
 
@@ -20,8 +20,6 @@ _OUTSIDE = 0.05
 """Share of another run's draws beyond the 1% and 99% quantiles of the best one's, in any coordinate."""
 _MARGIN = 0.05
 """Of the exponent of a tail, for rounding."""
-_LEAST_MASS = 0.02
-"""Of a mode that is worth finding."""
 
 
 def moves(what: str, change: Difference, turned: Difference, error: float = 0.0) -> str | None:
@@ -57,7 +55,7 @@ def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str
     for mean, root, elbo in usable:
         mass = np.exp(elbo - total)
         inside = np.mean(_squared_distances(draws, mean, root) < radius2)
-        if mass >= _LEAST_MASS and inside < 0.25 * mass:
+        if mass >= LEAST_MASS and inside < 0.25 * mass:
             return f"a mode with at least {mass:.0%} of the mass holds {inside:.1%} of the draws"
     return None
 
@@ -68,7 +66,7 @@ def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
     memories = [0.0]
     for k in np.unique(before):
         was, is_now = before == k, after == k
-        if _LEAST_MASS < was.mean() < 1 - _LEAST_MASS:
+        if LEAST_MASS < was.mean() < 1 - LEAST_MASS:
             memories.append(float(is_now[was].mean() - is_now[~was].mean()))
     return max(memories)
 
@@ -101,8 +99,7 @@ def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | Non
 
 
 def _usable(gaussians: Gaussians) -> list[tuple[np.ndarray, np.ndarray, float]]:
-    parts = zip(*(np.asarray(part, np.float64) for part in gaussians), strict=True)
-    return [(mean, root, float(elbo)) for mean, root, elbo in parts if np.isfinite(elbo) and np.isfinite(root).all()]
+    return [one for one in gaussians.each() if np.isfinite(one[2]) and np.isfinite(one[1]).all()]
 
 
 def _squared_distances(draws: Draws, mean: np.ndarray, root: np.ndarray) -> Float[np.ndarray, " n"]:

@@ -14,7 +14,7 @@ from ..families import SemiImplicit
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import Target
 from ..training import Callback, ProgressBar, wanted
-from .gaussians import Gaussians, batch_and_match
+from .gaussians import LOCAL_SD, Gaussians, batch_and_match
 from .recipe import Recipe
 from .refine import Refinement, refined, require_refinement
 from .runs import Ending, final_bound, new_families, train_runs
@@ -23,7 +23,7 @@ from .search import Found, first_starts, search
 from .start import Start, choose_start
 from .trust import Findings, examine
 
-_LOCAL_SD, _PLAIN_SDS = 0.1, (0.1, 1.0)
+_PLAIN_SDS = (0.1, 1.0)
 _ASTRAY = 4.0
 
 
@@ -202,4 +202,4 @@ def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
     ends = jnp.where(jnp.isfinite(found.log_densities)[:, None], found.points, 0)
     plain = jnp.zeros((len(_PLAIN_SDS), dim), ends.dtype)
     points = jnp.concatenate([ends, found.early[: num // 2], plain])
-    return points, jnp.asarray([_LOCAL_SD] * (num + num // 2) + list(_PLAIN_SDS), ends.dtype)
+    return points, jnp.asarray([LOCAL_SD] * (num + num // 2) + list(_PLAIN_SDS), ends.dtype)

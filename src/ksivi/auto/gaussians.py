@@ -14,6 +14,10 @@ from ..targets import Target
 
 _FOR_ELBO = 256
 _JITTER = 1e-8
+LOCAL_SD = 0.1
+"""Of a Gaussian that starts at the end of a path."""
+LEAST_MASS = 0.02
+"""Of a mode that is worth finding."""
 _FAR_BELOW = 8.0
 """Evidence bounds this far below the best, in nats, count for nothing."""
 
@@ -31,6 +35,11 @@ class Gaussians(NamedTuple):
         finite = np.isfinite(elbos) & np.isfinite(np.asarray(self.roots)).all(axis=(1, 2))
         top = elbos[finite].max() if finite.any() else 0.0
         return jax.tree.map(lambda a: jnp.asarray(np.asarray(a)[finite & (elbos > top - _FAR_BELOW)]), self)
+
+    def each(self) -> list[tuple[np.ndarray, np.ndarray, float]]:
+        """Mean, root and bound of every one, in double precision."""
+        parts = zip(*(np.asarray(part, np.float64) for part in self), strict=True)
+        return [(mean, root, float(elbo)) for mean, root, elbo in parts]
 
 
 @one_shot

@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._compile import one_shot
 from ..targets import Target
-from .gaussians import Gaussians, batch_and_match, log_gaussian
+from .gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match, log_gaussian
 from .search import Found, search
 
 Points = Float[np.ndarray, "n d"]
@@ -18,8 +18,6 @@ _OF = 256
 """Points of which one is started from."""
 _SAME = 0.1
 """Standard deviations within which two ends of paths are one."""
-_LOCAL_SD = 0.1
-_LEAST_MASS = 0.02
 _APART = 1.0
 """KL(new‖known), in nats, from which on a Gaussian holds what no other does."""
 _ROUGH = 0.5
@@ -43,7 +41,7 @@ def with_far_modes(key: PRNGKeyArray, target: Target, found: Found, gaussians: G
         return gaussians
     num, dtype = len(gaussians.elbos), gaussians.elbos.dtype
     starts = jnp.asarray(np.resize(new, (num, target.dim)), dtype)
-    others = batch_and_match(match_key, target, starts, jnp.full(num, _LOCAL_SD, dtype))
+    others = batch_and_match(match_key, target, starts, jnp.full(num, LOCAL_SD, dtype))
     real = np.asarray(_roughness(rough_key, target, others)) < _ROUGH
     return _joined(gaussians, usable, others, real)
 
@@ -96,19 +94,15 @@ def _roughness(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Float
 
 def _joined(gaussians: Gaussians, usable: Gaussians, others: Gaussians, real: Bool[np.ndarray, " m"]) -> Gaussians:
     """With those others that are real and hold a share of the mass, apart from all before them."""
-    held = list(_parts(usable))
+    held = usable.each()
     total, chosen = max(elbo for *_, elbo in held), []
-    for i, (mean, root, elbo) in enumerate(_parts(others)):
-        fine = real[i] and np.isfinite(root).all() and elbo > total + np.log(_LEAST_MASS)
+    for i, (mean, root, elbo) in enumerate(others.each()):
+        fine = real[i] and np.isfinite(root).all() and elbo > total + np.log(LEAST_MASS)
         if fine and min(_divergence(mean, root, m, r) for m, r, _ in held) > _APART:
             held.append((mean, root, elbo))
             chosen.append(i)
     together = lambda a, b: jnp.asarray(np.concatenate([a, np.asarray(b)[chosen]]))  # noqa: E731
     return jax.tree.map(together, gaussians, others) if chosen else gaussians
-
-
-def _parts(gaussians: Gaussians):
-    return zip(*(np.asarray(part, np.float64) for part in gaussians), strict=True)
 
 
 def _divergence(mean: np.ndarray, root: np.ndarray, other: np.ndarray, other_root: np.ndarray) -> float:
