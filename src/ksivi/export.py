@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ._compile import jit
 from .families import Empirical, SemiImplicit
 from .families.conditional import exact_log_normals
+from .families.semi_implicit import round_up
 from .targets import Affine, Target
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
@@ -51,12 +52,14 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
     except ImportError as error:
         raise ImportError("to_arviz needs ArviZ: pip install 'ksivi[arviz]'") from error
     data: dict[str, Any] = {"observed_data": observed} if observed else {}
-    if not arviz.__version__.startswith("0."):
-        return arviz.from_dict(groups | data, sample_dims=["sample"])
-    # Every function of these versions wants chains: one chain, of independent draws.
-    for name, group in groups.items():
-        data[name] = {site: values[None] for site, values in group.items()}
-    return arviz.from_dict(**data)
+    one_chain = {name: {site: values[None] for site, values in group.items()} for name, group in groups.items()}
+    if arviz.__version__.startswith("0."):
+        return arviz.from_dict(**one_chain, **data)
+    tree = arviz.from_dict(groups | data, sample_dims=["sample"])
+    if "log_likelihood" in groups:
+        # `arviz.loo` knows no other dimensions than chain and draw.
+        tree["log_likelihood"] = arviz.from_dict({"log_likelihood": one_chain["log_likelihood"]})["log_likelihood"]
+    return tree
 
 
 def _arrays(group: dict[str, Any]) -> Group:
@@ -72,7 +75,8 @@ def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, 
         alone = jax.tree.map(lambda a: a[None], noise)
         return family.transport_and_log_prob(alone, others, exact_log_normals)[1][0]
 
-    log_q = lax.map(one, family.noise(key, n), batch_size=_AT_ONCE)
+    noise = jax.tree.map(lambda a: a[:n], family.noise(key, round_up(n)))
+    log_q = lax.map(one, noise, batch_size=_AT_ONCE)
     return log_q if coordinates is None else log_q - coordinates.log_det()
 
 

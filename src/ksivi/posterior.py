@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import _archive, export
 from ._checks import as_count, as_samples, as_single_key
-from ._compile import jit
+from ._compile import jit, one_shot
 from .families import Empirical, SemiImplicit
+from .families.semi_implicit import round_up
 from .targets import Affine, Layout, Support, Target, split
 
 Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
@@ -52,7 +53,9 @@ class Posterior(eqx.Module):
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
         """n draws: independent ones of the trained sampler, or n of the stored draws (all of them before any twice)."""
-        return _sample(self.alone(), as_single_key(key), as_count(n, "n"))
+        n = as_count(n, "n")
+        size = round_up(n) if isinstance(self.family, SemiImplicit) else n
+        return _sample(self.alone(), as_single_key(key), size)[:n]
 
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
@@ -93,7 +96,8 @@ class Posterior(eqx.Module):
         `posterior` has the parameters, and a model's deterministic sites; `sample_stats` the log density `lp`, the
         estimate `log_q` of the sampler's own and their difference `log_weight`; `log_likelihood` and `observed_data`
         what a model knows, so that `arviz.loo` works. The draws are independent: with ArviZ 1 they have one dimension,
-        `sample`; with earlier versions, whose functions all want chains, they are one chain.
+        `sample`, but for `log_likelihood`, which `arviz.loo(data, reff=1.0)` wants as one chain; with earlier versions,
+        whose functions all want chains, they are one chain.
 
         **Arguments:**
 
@@ -142,7 +146,7 @@ def load(path: str | os.PathLike) -> Posterior:
     return posterior
 
 
-@jit
+@one_shot
 def _sample(posterior: Posterior, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
     x = posterior.family.sample(key, n)
     return x if posterior.coordinates is None else jax.vmap(posterior.coordinates)(x)

@@ -14,6 +14,9 @@ from ..posterior import Posterior
 from ..targets import Target
 from .differences import Difference, difference
 
+Place = tuple[Float[Array, " d"], Scalar, Float[Array, " d"]]
+"""A point, its log density and its score."""
+
 _ACCEPTANCE, _LEAPFROG, _FIRST_STEP = 0.8, 8, 0.3
 
 
@@ -81,26 +84,26 @@ def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_tra
     u = jax.vmap(target.coordinates.inverse)(before)
 
     def transition(carry, inputs):
-        u, log_step = carry
+        places, log_step = carry
         key, t = inputs
         keys = jax.random.split(key, len(u))
-        u, accepted = jax.vmap(lambda k, u: _transition(k, target, u, jnp.exp(log_step)))(keys, u)
+        places, accepted = jax.vmap(lambda k, place: _transition(k, target, place, jnp.exp(log_step)))(keys, places)
         rate = jnp.mean(accepted)
         learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(log_step.dtype)
-        return (u, log_step + learning * (rate - _ACCEPTANCE)), rate
+        return (places, log_step + learning * (rate - _ACCEPTANCE)), rate
 
-    first = (u, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype)))
+    places = (u, *jax.vmap(target.log_density_and_score)(u))
     inputs = (jax.random.split(key, num_transitions), jnp.arange(num_transitions))
-    (u, _), rates = lax.scan(transition, first, inputs)
-    return jax.vmap(target.coordinates)(u), jnp.mean(rates[num_transitions // 2 :])
+    (places, _), rates = lax.scan(transition, (places, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))), inputs)
+    return jax.vmap(target.coordinates)(places[0]), jnp.mean(rates[num_transitions // 2 :])
 
 
-def _transition(key: PRNGKeyArray, target: Target, u: Float[Array, " d"], step: Scalar):
+def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -> tuple[Place, Scalar]:
     """One transition of HMC by hand: BlackJAX is an extra, and every fit runs this."""
     momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
+    u, value, score = place
     p = jax.random.normal(momentum_key, u.shape, u.dtype)
     step = step * jnp.exp(jax.random.uniform(jitter_key, (), u.dtype, -1.5, 0.3))
-    value, score = target.log_density_and_score(u)
 
     def leap(carry, _):
         u, p, _, score = carry
@@ -109,12 +112,12 @@ def _transition(key: PRNGKeyArray, target: Target, u: Float[Array, " d"], step: 
         value, score = target.log_density_and_score(u)
         return (u, p + 0.5 * step * score, value, score), None
 
-    (new, momentum, new_value, _), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
+    (new, momentum, new_value, new_score), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
     gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
     # From where p is 0 the gain is +∞, and any finite place is accepted.
     probability = jnp.where(jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
     accept = jax.random.uniform(accept_key, (), u.dtype) < probability
-    return jnp.where(accept, new, u), probability
+    return jax.tree.map(lambda a, b: jnp.where(accept, a, b), (new, new_value, new_score), place), probability
 
 
 def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

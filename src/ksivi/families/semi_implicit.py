@@ -18,6 +18,8 @@ from .mixing import AbstractMixing, GaussianMixing, SampledMixing
 from .networks import MLP, Constant
 
 _POINTS_AT_ONCE = 1_000
+_SIZES = (1_024, 16_384)
+"""Draws are made by so many and cut, so that another number of them is not another program to compile."""
 
 Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
 
@@ -209,3 +211,8 @@ def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
     if shape not in ((), (dim,)):
         raise ValueError(f"{name} must be one number or have shape ({dim},), got shape {shape}")
     return jnp.broadcast_to(jnp.asarray(value, jnp.result_type(float)), (dim,))
+
+
+def round_up(n: int) -> int:
+    """How many draws to make where n are wanted."""
+    return next((size for size in _SIZES if n <= size), n)

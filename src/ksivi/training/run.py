@@ -83,10 +83,10 @@ class Run:
         )
         self._require_dim(params)
         self.state = self._each(initial_state, inner_key, params)
-        if resume is None:
-            require_finite_start(self._each(count_bad, check_key, params), forgiving)
-        else:
+        if resume is not None:
             self.state = as_state(resume, self.state, self.num_runs, self.batched)
+        elif not forgiving:
+            require_finite_start(self._each(count_bad, check_key, params))
         self.anchor, self.anchor_problem = self.state, self.problem
         self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
         self.troubles: list[Trouble | None] = [None] * self.num_runs

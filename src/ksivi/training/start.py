@@ -83,13 +83,10 @@ def _form(tree: PyTree, batch_axes: int) -> tuple:
     return structure, [(leaf.shape[batch_axes:], leaf.dtype) for leaf in leaves]
 
 
-def require_finite_start(num_bad: Int[Array, " r"], forgiving: bool = False) -> None:
-    """Refuses a target that is NaN or infinite where the untrained family draws, in any of the runs.
-
-    A forgiving run may have a few such draws, and finds out itself if they are too many.
-    """
+def require_finite_start(num_bad: Int[Array, " r"]) -> None:
+    """Refuses a target that is NaN or infinite where the untrained family draws, in any of the runs."""
     bad = int(jnp.max(num_bad))
-    if bad > (_CHECKED // 2 if forgiving else 0):
+    if bad > 0:
         raise ValueError(
             f"target must be finite where the family starts: its log density or score is NaN or infinite at {bad} of "
             f"{_CHECKED} draws of the untrained family; start closer (log_var, loc) or check the log density"
