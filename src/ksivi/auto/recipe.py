@@ -31,7 +31,7 @@ class Recipe:
     num_runs: int = 2
     num_samples: int = 64
     num_mixing: int | None = None
-    hidden: tuple[int, ...] = (32, 32, 32)
+    hidden: tuple[int, ...] = (32, 32)
     learning_rate: float = 3e-3
     num_pretraining: int = 1_500
     max_steps: int = 5_000
