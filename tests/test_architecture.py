@@ -84,16 +84,13 @@ def test_the_core_imports_little(path):
 
 
 def test_importing_ksivi_is_cheap():
-    """At most 0.3 s beyond its dependencies; the best of several, since machines are noisy. It starts no device."""
+    """At most 0.3 s beyond its dependencies, at least once in eight times: machines are noisy. It starts no device."""
     code = (
         "import time, jax, equinox, optax; t = time.perf_counter(); import ksivi; s = time.perf_counter() - t;"
         "from jax._src import xla_bridge; assert not xla_bridge._backends; print(s)"
     )
-    seconds = [
-        float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-        for _ in range(8)
-    ]
-    assert min(seconds) < 0.3
+    run = lambda: subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: E731
+    assert any(float(run().stdout) < 0.3 for _ in range(8))
 
 
 def test_files_stay_readable():

@@ -146,6 +146,7 @@ def test_hyper_parameters_of_particles(x64):
     assert bnn(ROWS, hyper=found).hyper == found
 
 
+@pytest.mark.slow
 def test_svgd_finds_hyper_parameters_like_the_authors(data, monkeypatch):
     """Their log γ of boston within 0.2; log λ rises by the 2,000 steps of 1e-3 from where its 20 particles start."""
     monkeypatch.setenv("KSIVI_DATA", str(data))

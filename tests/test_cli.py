@@ -13,6 +13,7 @@ def ksivi(*arguments):
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_demo_prints_a_table_and_draws_a_figure(tmp_path):
     done = ksivi("demo", "--steps", "50", "--target", "x-shaped", "--out", str(tmp_path / "new"))
     assert done.returncode == 0, done.stderr

@@ -63,6 +63,7 @@ def test_ones_own_log_density_is_compared_with_nuts(tmp_path):
     assert (tmp_path / "model-py-log_density.png").is_file()
 
 
+@pytest.mark.slow
 def test_where_nuts_gives_no_truth_there_is_no_comparison(tmp_path):
     (tmp_path / "funnel.py").write_text(
         "import jax.numpy as jnp\n\n\n"

@@ -100,6 +100,7 @@ def sound(history):
     assert all(np.isfinite(values).all() for values in history.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_objectives_find_a_correlated_gaussian(name):
     steps = 4_000
@@ -111,6 +112,7 @@ def test_objectives_find_a_correlated_gaussian(name):
     sound(fit.history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_find_a_correlated_gaussian(name):
     """Means within 4 standard errors for chains, of the effective sample size; within 0.1 sd for particles."""

@@ -23,7 +23,8 @@ def examples():
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 for i, code in enumerate(BLOCK.findall(ast.get_docstring(node) or "")):
                     name = f"{path.stem}.{getattr(node, 'name', '')}.{i}"
-                    yield pytest.param(code, id=name)
+                    marks = [pytest.mark.slow] if "ksivi.fit(" in code else []
+                    yield pytest.param(code, id=name, marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +79,7 @@ SLOW = {"compare", "extend", "minibatches"}
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter:UserWarning")  # ArviZ's, at a few draws in a thousand
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
 def test_the_readme_and_the_tutorial_run_as_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

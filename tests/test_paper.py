@@ -176,6 +176,7 @@ def test_ctrl_c_leaves_nothing_that_looks_finished(tmp_path, monkeypatch, kind):
     assert not list(tmp_path.rglob("*.json"))
 
 
+@pytest.mark.slow
 def test_a_run_without_a_finite_number_does_not_lose_the_others():
     """Draws that are all outside the box, and a family of NaN: None beside the numbers of the other runs."""
     cell = Training("student-t", "t", where("student-t"), TINY, 2, measured=("boxed-few", "kl-few", "sliced-w2-few"))
@@ -190,6 +191,7 @@ def test_a_run_without_a_finite_number_does_not_lose_the_others():
     assert rows[1]["sliced_w2"] is None
 
 
+@pytest.mark.slow
 def test_particles_and_chains_are_cells_too(tmp_path):
     options = (("num_steps", 20), ("rate", 1e-2))
     cell = Sampling("student-t", "mied", where("student-t"), "mied", options, 50, 2, ("kl-few",))

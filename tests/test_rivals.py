@@ -89,6 +89,7 @@ def test_uivi_refuses_a_mixing_without_density():
     ksivi.train(KEY, normal_target(), linear_family(sampler), ksivi.SIVI(10, 10), num_steps=1)
 
 
+@pytest.mark.slow
 def test_sivis_bound_rises_with_k_to_the_exact_elbo():
     values = []
     for k in (0, 1, 8, 64, 1_000):
@@ -125,6 +126,7 @@ def test_sivis_loss_against_a_double_loop(x64):
     np.testing.assert_allclose(value, total / 7, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_sivi_sms_critic_approaches_the_difference_of_scores():
     objective = ksivi.SIVISM(200, (64, 64), critic_optimizer=optax.adam(optax.cosine_decay_schedule(5e-3, 4_000)))
     fit = step_of(objective, num_steps=4_000)
@@ -324,6 +326,7 @@ def test_weights_where_the_target_is_zero():
         ksivi.diagnostics.importance(KEY, nowhere, posterior())
 
 
+@pytest.mark.slow
 def test_small_conditional_scales_do_not_spoil_the_weights():
     """With σ a thousandth of the spread of the means, in 50 dimensions."""
     family = ksivi.SemiImplicit.mlp(KEY, dim=50, mixing_dim=1, hidden=(20,), log_var=-13.8)

@@ -13,6 +13,7 @@ from ksivi._closures import Structural
 from small_runs import KEY, MEAN, SD, family, gaussian, same, train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("estimator", ["vanilla", "u-statistic"])
 def test_recovers_a_gaussian(estimator):
     objective = ksivi.KSIVI(estimator=estimator, num_samples=100)
@@ -250,6 +251,7 @@ def test_score_only_targets_train_but_refuse_values():
         train(target=target, objective=ksivi.KSIVI(num_samples=20, log_density_weight=0.1))
 
 
+@pytest.mark.slow
 def test_several_noise_draws_and_sigma_of_z_train():
     start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(8,), scale="network", log_var=-1.0)
     objective = ksivi.KSIVI(estimator="u-statistic", num_samples=20, noise_per_z=4)

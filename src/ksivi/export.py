@@ -52,7 +52,7 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
     except ImportError as error:
         raise ImportError("to_arviz needs ArviZ: pip install 'ksivi[arviz]'") from error
     data: dict[str, Any] = {"observed_data": observed} if observed else {}
-    one_chain = {name: {site: values[None] for site, values in group.items()} for name, group in groups.items()}
+    one_chain: dict[str, Any] = {name: {site: x[None] for site, x in group.items()} for name, group in groups.items()}
     if arviz.__version__.startswith("0."):
         return arviz.from_dict(**one_chain, **data)
     tree = arviz.from_dict(groups | data, sample_dims=["sample"])

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._compile import one_shot
-from ..diagnostics import Difference, Importance, Movement, difference, truncated_weights
+from ..diagnostics import Difference, Importance, Movement, difference, sliced_distance, truncated_weights
 from ..targets import Target
 from .gaussians import LEAST_MASS, Gaussians
 
@@ -16,6 +16,8 @@ _FORGOTTEN = 0.5
 """The memory below which chains have seen enough of the target to vouch for the draws."""
 _SURELY = 0.05
 """The standard error up to which weights vouch for the draws."""
+_FAR = 0.11
+"""Sliced W₂ in normal scores; with 1,000 draws' own noise that makes 1.8 times the distance of two exact samples."""
 _OUTSIDE = 0.05
 """Share of another run's draws beyond the 1% and 99% quantiles of the best one's, in any coordinate."""
 _MARGIN = 0.05
@@ -33,8 +35,13 @@ def moves(what: str, change: Difference, turned: Difference, error: float = 0.0)
 
 def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]) -> str | None:
     """Weights know what chains cannot see: the shares of separate modes, and narrow places."""
-    turned = difference(draws @ axes, weighed.draws @ axes, truncated_weights(weighed.log_weights))
-    return moves("importance weights", change, turned, weighed.difference_error)
+    weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
+    turned = difference(draws @ axes, weighed.draws @ axes, weights)
+    doubt = moves("importance weights", change, turned, error)
+    distance = sliced_distance(draws, weighed.draws, weights)
+    if doubt is None and distance > _FAR + error:
+        return f"importance weights move the draws: sliced distance {distance:.2f}, at most {_FAR + error:.2f}"
+    return doubt
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:

@@ -1,6 +1,6 @@
 """Whether to believe a posterior, and how an objective and a family behave."""
 
-from .differences import Difference, difference
+from .differences import Difference, difference, sliced_distance
 from .discrepancy import Discrepancy, discrepancy
 from .gradients import gradient_variance
 from .importance import Importance, importance, log_mean_weight, truncated_weights
@@ -25,6 +25,7 @@ __all__ = [
     "log_mean_weight",
     "movement",
     "pareto_khat",
+    "sliced_distance",
     "truncated_weights",
     "witness",
 ]
