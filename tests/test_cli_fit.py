@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import ksivi
+from ksivi.record import Record
 from ksivi.training import Chunk
 
 pytest.importorskip("typer")
@@ -207,6 +209,28 @@ def test_the_live_page_grows_and_is_for_those_who_have_its_address(capsys):
             urllib.request.urlopen(address.rsplit("/", 2)[0] + "/", timeout=10)
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(address, timeout=10)
+
+
+def test_whoever_watches_sees_the_page_of_the_finished_run(capsys):
+    target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+    start = ksivi.SemiImplicit.location_scale(2)
+    record = Record.of(ksivi.train(jax.random.key(0), target, start, ksivi.SIVI(10, 5), num_steps=5), model="m.py:f")
+    with serving("m.py:f") as watch:
+        address = next(word for word in capsys.readouterr().err.split() if word.startswith("http"))
+        read = lambda: urllib.request.urlopen(address, timeout=10).read().decode()  # noqa: E731
+        assert "http-equiv" in read()
+        ending = threading.Thread(target=watch.finish, args=(record,))
+        ending.start()
+        while "http-equiv" in (page := read()):
+            time.sleep(0.1)
+        ending.join(timeout=5)
+        assert not ending.is_alive()
+    assert "Not examined" in page
+
+
+def test_nobody_is_waited_for_where_nobody_watches(capsys):
+    with serving("m.py:f") as watch:
+        watch.finish(None)
 
 
 def test_bad_folders_are_one_line(tmp_path):

@@ -1,4 +1,4 @@
-"""Draws for other tools: ArviZ."""
+"""Draws for other tools: ArviZ, and tables."""
 
 from typing import Any
 
@@ -44,6 +44,19 @@ def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> An
         groups["log_likelihood"] = target.model.log_likelihood(named)
         observed = target.model.observed()
     return _assemble({name: _arrays(group) for name, group in groups.items() if group}, _arrays(observed))
+
+
+def named_columns(draws: dict[str, Any]) -> Group:
+    """Every number of every parameter, by a name such as theta[2]."""
+    columns = {}
+    for name, values in draws.items():
+        values = np.asarray(values, np.float64)
+        for place in np.ndindex(values.shape[1:]):
+            label = f"{name}[{','.join(map(str, place))}]" if place else name
+            if label in columns:
+                raise ValueError(f"two parameters share the name {label}: rename one")
+            columns[label] = values[(slice(None), *place)]
+    return columns
 
 
 def _assemble(groups: dict[str, Group], observed: Group) -> Any:

@@ -57,8 +57,10 @@ def fit(
         except KeyboardInterrupt:
             notes.print("interrupted before the training: there is nothing to keep", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
-    record = Record.of(found, **about)
-    record.write(place)
+        record = Record.of(found, **about)
+        record.write(place)
+        if watch is not None:
+            watch.finish(record)
     typer.echo(json.dumps(record.facts) if as_json else str(found))
     notes.print(f"kept in {place}; next: ksivi report {place}", highlight=False, markup=False)
     raise typer.Exit(INTERRUPTED if found.status.kind == "interrupted" else 0 if found.trusted else NOT_TRUSTED)

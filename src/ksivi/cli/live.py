@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from ..record import Record
 from .shared import notes
 
 _REFRESH_S = 3
@@ -19,14 +20,31 @@ class Watch:
         self._title = title
         self._steps: list[int] = []
         self._losses: list[float] = []
-        self.html = self._page("The search for a start is on.")
+        self._html = self._page("The search for a start is on.")
+        self._is_watched, self._is_over, self._taken = False, False, threading.Event()
 
     def __call__(self, chunk: Any) -> None:
         self._steps.append(chunk.step)
         self._losses.append(chunk.loss)
         left = (chunk.num_steps - chunk.step) / max(chunk.steps_per_second, 1e-9)
         speed = f"{chunk.steps_per_second:,.0f} steps/s, at most {left:,.0f} s of training left"
-        self.html = self._page(f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}.")
+        self._html = self._page(f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}.")
+
+    def answer(self) -> bytes:
+        """The page as it is now, for one who asks for it."""
+        self._is_watched, is_over, body = True, self._is_over, self._html.encode()
+        if is_over:
+            self._taken.set()
+        return body
+
+    def finish(self, record: Record) -> None:
+        """Shows the page of the finished run to whoever watches, who asks for it again within a few seconds."""
+        from ..report import run_page
+
+        if self._is_watched:
+            self._html = run_page(record)
+            self._is_over = True
+            self._taken.wait(2 * _REFRESH_S)
 
     def _page(self, words: str) -> str:
         from ..report.html import note, page
@@ -44,7 +62,7 @@ def serving(title: str) -> Iterator[Watch]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             found = secrets.compare_digest(self.path.encode(), f"/{token}/".encode())
-            body = watch.html.encode() if found else b"not here"
+            body = watch.answer() if found else b"not here"
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "text/html; charset=utf-8" if found else "text/plain")
             self.send_header("Content-Length", str(len(body)))

@@ -47,7 +47,7 @@ def sample(
 
 
 def _write(path: Path, draws: dict, form: str) -> None:
-    from ..report.run_page import named_columns
+    from ..export import named_columns
 
     if form == "npz":
         with zipfile.ZipFile(path, "w") as archive:  # np.savez has arguments of its own, such as `file`

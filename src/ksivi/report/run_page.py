@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ..export import named_columns
 from ..record import Record
 from .figures import dress, mass_levels, new_figure
 from .html import note, page, panels, section, table
@@ -48,19 +49,6 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     parts = [_verdict(record.facts), _curves(record.history), _marginals(draws), _pairs(draws), _summary(draws)]
     parts += [_diagnostics(record.facts), _costs(record.facts)]
     return page(str(record.facts.get("model", "ksivi")), "\n".join(part for part in parts if part))
-
-
-def named_columns(draws: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Every number of every parameter, by a name such as theta[2]."""
-    columns = {}
-    for name, values in draws.items():
-        values = np.asarray(values, np.float64)
-        for place in np.ndindex(values.shape[1:]):
-            label = f"{name}[{','.join(map(str, place))}]" if place else name
-            if label in columns:
-                raise ValueError(f"two parameters share the name {label}: rename one")
-            columns[label] = values[(slice(None), *place)]
-    return columns
 
 
 def _verdict(facts: dict[str, Any]) -> str:
