@@ -31,6 +31,7 @@ def command(*arguments, cache):
     )
 
 
+@pytest.mark.slow
 def test_json_has_the_promised_shape(tmp_path):
     done = command("multimodal", "--methods", "svgd,mied", "--json", "--out", str(tmp_path / "new"), cache=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -90,6 +90,7 @@ def test_batch_and_match_meets_a_gaussian_from_afar():
     np.testing.assert_allclose(found.elbos, log_evidence, atol=0.01)
 
 
+@pytest.mark.slow
 def test_a_start_has_the_modes_that_search_found():
     target = two_modes()
     found = search(target, first_starts(jax.random.key(0), 12, target.dim))

@@ -228,6 +228,7 @@ def test_dense_mass_matrices_sample_too():
     np.testing.assert_allclose(covariance, SCALE @ SCALE.T, atol=0.15)
 
 
+@pytest.mark.slow
 def test_reference_draws_are_kept_and_read_back(tmp_path, monkeypatch):
     method = ksivi.NUTS(num_warmup=300, num_draws=500)
     draws = ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path)

@@ -228,6 +228,7 @@ def test_the_readme_shows_the_records():
     assert paper.headline(paper.Folder(root / "results" / "paper").records()) in (root / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_page_is_that_of_the_records(tmp_path):
     """The committed page is what the committed records make."""
     root = Path(__file__).parents[1]

@@ -102,6 +102,7 @@ def test_the_parameters_of_a_bad_loss_are_not_kept():
     assert np.isfinite(fit.history["loss"][int(fit.state.step)])
 
 
+@pytest.mark.slow
 def test_a_fault_in_the_first_step_of_a_chunk_goes_back_to_the_chunk_before():
     target, optimizer = ksivi.Target(cliff, dim=2), optax.adam(0.1)
     bad = 1 + int(train(target=target, optimizer=optimizer, num_steps=1_000).history["step"][-1])
