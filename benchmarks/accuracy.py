@@ -1,8 +1,12 @@
 """How accurate draws are, and whether fits know: `python -m benchmarks.accuracy`.
 
 `ksivi.fit` against Laplace, Pathfinder, Gaussian families, a flow and NUTS, over the development set, in one run. Each
-result is a line of JSON in `--out`, and is not made again: slices of the set may run side by side into one file. The
-table and the figure are made from those lines alone.
+result is a line of JSON in `--out`, and is not made again. The table and the figure are made from those lines alone.
+
+Several processes share the work where they are given one folder of `--claims`: each takes what no other has taken.
+Draws of the truths, some of which are long chains of NUTS, are kept in `--truths`.
+
+    for i in 0 1 2 3; do python -m benchmarks.accuracy --seeds 5 --claims claims --truths truths & done; wait
 """
 
 import argparse
@@ -39,8 +43,7 @@ def main() -> None:
             for seed in range(options.seeds)
             if (case.name, method, seed) not in done
         ]
-        if wanted:
-            _run_case(case, wanted, options.out)
+        _run_case(case, wanted, options)
     records = list(_read(options.out).values())
     print("\n" + table(records, METHODS))
     if options.figure:
@@ -53,19 +56,46 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=[OURS], choices=METHODS)
     parser.add_argument("--cases", nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--claims", type=Path, help="a folder, empty at first, of what is being run by any process")
+    parser.add_argument("--truths", type=Path, help="a folder to keep draws of the truths in")
     parser.add_argument("--figure", type=Path, help="where to draw the table")
     return parser.parse_args()
 
 
-def _run_case(case: Case, wanted: list[tuple[str, int]], out: Path) -> None:
-    criterion = Criterion(case.truth())
+def _run_case(case: Case, wanted: list[tuple[str, int]], options: argparse.Namespace) -> None:
+    criterion = None
     for method, seed in wanted:
+        if not _claim(options.claims, f"{case.name}-{method}-{seed}"):
+            continue
+        criterion = Criterion(_truth(case, options.truths)) if criterion is None else criterion
         record = {"case": case.name, "dim": case.target.dim, "method": method, "seed": seed}
         record["held_out"] = case.held_out
         record |= _measure(case, criterion, method, seed)
-        with out.open("a") as file:
+        with options.out.open("a") as file:
             file.write(json.dumps(record) + "\n")
         print(_in_words(record), flush=True)
+
+
+def _claim(folder: Path | None, name: str) -> bool:
+    """Whether this process may run it: only one makes the folder of that name."""
+    if folder is None:
+        return True
+    try:
+        (folder / name).mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _truth(case: Case, folder: Path | None) -> np.ndarray:
+    path = None if folder is None else folder / f"{case.name}.npy"
+    if path is not None and path.exists():
+        return np.load(path).astype(np.float64)
+    draws = case.truth()
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.save(path, draws.astype(np.float32))
+    return draws
 
 
 def _measure(case: Case, criterion: Criterion, method: str, seed: int) -> dict[str, Any]:
