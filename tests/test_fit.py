@@ -1,4 +1,4 @@
-"""`fit` and its parts: the start, the stop rule, the checks, the verdict."""
+"""`fit`, its checks and its verdict."""
 
 import importlib
 
@@ -9,12 +9,9 @@ import pytest
 from scipy import stats
 
 import ksivi
+from known import COVARIANCE, KEY, MEAN, family_of, gaussian, posterior_of, two_modes
 from ksivi.auto.doubts import is_improper, weights_move
 from ksivi.auto.gaussians import batch_and_match
-from ksivi.auto.scan import with_far_modes
-from ksivi.auto.search import first_starts, search
-from ksivi.auto.start import choose_start
-from ksivi.auto.stopping import cooling_rates, has_settled
 from ksivi.auto.trust import Findings, examine
 from ksivi.diagnostics import (
     Importance,
@@ -30,32 +27,6 @@ from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
 _module = importlib.import_module("ksivi.auto.fit")  # the name ksivi.auto.fit is the function
 _conclude = _module._conclude
-KEY = jax.random.key(0)
-COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.03], [0.0, 0.03, 0.01]])
-MEAN = np.array([3.0, -2.0, 0.5])
-
-
-def gaussian(mean=MEAN):
-    precision, centre = jnp.asarray(np.linalg.inv(COVARIANCE), jnp.float32), jnp.asarray(mean, jnp.float32)
-    return ksivi.Target(lambda x: -0.5 * (x - centre) @ precision @ (x - centre), dim=3)
-
-
-def two_modes():
-    log_weights, means = jnp.log(jnp.array([0.7, 0.3])), jnp.array([[-4.0, 0.0], [4.0, 1.0]])
-    return ksivi.Target(lambda x: jax.nn.logsumexp(log_weights - 0.5 * jnp.sum((x[None] - means) ** 2, axis=1)), dim=2)
-
-
-def family_of(mean, covariance):
-    """Exactly N(mean, covariance), as a semi-implicit family with an affine layer."""
-    root = np.linalg.cholesky(covariance)
-    lower = np.tril(root, -1) + np.diag(np.log(np.diag(root)))
-    base = SemiImplicit.location_scale(len(mean))
-    layer = Triangular(jnp.asarray(mean, jnp.float32), jnp.asarray(lower, jnp.float32))
-    return SemiImplicit(GaussianMixing(0), base.conditional, layer)
-
-
-def posterior_of(mean=MEAN, covariance=COVARIANCE):
-    return ksivi.Posterior.of(family_of(mean, covariance), gaussian())
 
 
 def test_an_affine_layer_has_the_density_and_the_score_of_its_gaussian():
@@ -78,116 +49,6 @@ def test_maximum_likelihood_finds_the_moments_of_its_points():
     draws = fit.posterior.sample(jax.random.key(1), 20_000)
     np.testing.assert_allclose(np.cov(draws.T), np.cov(points.T), rtol=0.15, atol=0.02)
     np.testing.assert_allclose(draws.mean(axis=0), points.mean(axis=0), atol=0.1)
-
-
-def test_batch_and_match_meets_a_gaussian_from_afar():
-    starts, sds = jnp.array([[0.0, 0.0, 0.0], [30.0, 30.0, -30.0]]), jnp.array([0.01, 10.0])
-    found = batch_and_match(jax.random.key(0), gaussian(), starts, sds)
-    for mean, root in zip(found.means, found.roots, strict=True):
-        np.testing.assert_allclose(mean, MEAN, atol=0.02)
-        np.testing.assert_allclose(root @ root.T, COVARIANCE, rtol=0.02, atol=1e-3)
-    log_evidence = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
-    np.testing.assert_allclose(found.elbos, log_evidence, atol=0.01)
-
-
-@pytest.mark.slow
-def test_a_start_has_the_modes_that_search_found():
-    target = two_modes()
-    found = search(target, first_starts(jax.random.key(0), 12, target.dim))
-    ends = np.asarray(found.points)[:, 0]
-    assert (ends < -3).any()
-    assert (ends > 3).any()
-    gaussians = batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
-    start = choose_start(jax.random.key(2), target, gaussians)
-    draws = jax.vmap(start.target.to_original)(start.draws)
-    share = float(jnp.mean(draws[:, 0] < 0))
-    assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 500)  # 3,000 resampled of 3,600 weighted: some 500 effective
-    alone = choose_start(jax.random.key(3), gaussian(), batch_and_match(jax.random.key(4), gaussian(), *_starts()))
-    assert alone.draws is None
-
-
-def test_paths_get_off_steep_walls_and_reach_far_scales():
-    """Scales from 0.01 to 100, 20 of them from the origin: exp overflows at many starts, where L-BFGS alone is lost."""
-    scales = jnp.geomspace(0.01, 100.0, 6)
-    centres = 20 * scales * jnp.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
-
-    def log_density(x):
-        y = (x - centres) / scales
-        return jnp.sum(y - jnp.exp(y))
-
-    found = search(ksivi.Target(log_density, 6), first_starts(jax.random.key(0), 12, 6))
-    away = (np.asarray(found.points) - np.asarray(centres)) / np.asarray(scales)
-    assert np.mean(np.max(np.abs(away), axis=1) < 0.1) > 0.9
-
-
-def narrow_and_far(spike=None):
-    """N(0, I) with weight 0.6, and a Gaussian a quarter as wide seven standard deviations away."""
-    mean, sd = jnp.array([4.0, -4.0, 4.0]), 0.25
-
-    def log_density(x):
-        wide = jnp.log(0.6) - 0.5 * jnp.sum(x**2)
-        narrow = jnp.log(0.4) - 0.5 * jnp.sum((x - mean) ** 2) / sd**2 - 3 * jnp.log(sd)
-        value = jnp.logaddexp(wide, narrow) - 1.5 * jnp.log(2 * jnp.pi)
-        return value if spike is None else value + spike(x)
-
-    return ksivi.Target(log_density, 3)
-
-
-def _known(target):
-    found = search(target, first_starts(jax.random.key(0), 12, 3))
-    return found, batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
-
-
-@pytest.mark.slow
-def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
-    target = narrow_and_far()
-    found, gaussians = _known(target)
-    assert np.max(np.abs(found.points)) < 1  # or there is nothing to find
-    extended = with_far_modes(jax.random.key(2), target, found, gaussians)
-    assert len(extended.elbos) == 13
-    np.testing.assert_allclose(extended.means[-1], [4, -4, 4], atol=0.02)
-    np.testing.assert_allclose(extended.elbos[-1], np.log(0.4), atol=0.02)
-
-
-@pytest.mark.slow
-def test_a_scan_adds_nothing_to_a_single_mode():
-    found, gaussians = _known(gaussian())
-    extended = with_far_modes(jax.random.key(2), gaussian(), found, gaussians)
-    assert len(extended.elbos) == len(gaussians.elbos)
-
-
-@pytest.mark.slow
-def test_peaks_of_rounding_are_no_modes():
-    """Where a density is the difference of huge numbers, it is anything in single precision."""
-
-    def spike(x):
-        far = jnp.sum((x - jnp.array([4.0, -4.0, 4.0])) ** 2) < 4
-        noise = jax.lax.stop_gradient(1e3 * (jnp.sin(1e4 * x[0]) + 1))  # as rounding, which no derivative knows
-        return jnp.where(far, noise, 0.0)
-
-    target = narrow_and_far(spike)
-    found, gaussians = _known(target)
-    assert len(with_far_modes(jax.random.key(2), target, found, gaussians).elbos) == len(gaussians.elbos)
-
-
-def _starts():
-    return jnp.zeros((2, 3)), jnp.array([0.1, 1.0])
-
-
-def test_the_stop_rule_waits_for_certainty():
-    rng = np.random.default_rng(0)
-    steps = np.arange(3_000)
-    flat, falling = 5 + 0.1 * rng.normal(size=(2, 3_000)), 5 - 1e-4 * steps + 0.1 * rng.normal(size=(2, 3_000))
-    noisy = 5 + 10 * rng.normal(size=(2, 3_000))
-    assert has_settled(flat, 2_000)
-    assert has_settled(np.full((1, 2_000), 2.0), 2_000)
-    assert not has_settled(flat[:, :1_900], 2_000)
-    assert not has_settled(falling, 2_000)
-    assert not has_settled(noisy, 2_000)
-    assert not has_settled(np.concatenate([flat[:1], falling[:1]]), 2_000)
-    rates = cooling_rates(1.0, 10)
-    assert rates[0] > 0.9
-    assert 0 < rates[-1] < 0.01
 
 
 @pytest.mark.parametrize("shape", [0.2, 0.5, 0.9])

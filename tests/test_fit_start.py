@@ -1,0 +1,124 @@
+"""Before and while `fit` trains: paths, Gaussians, the scan for modes, the start, the stop rule."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ksivi
+from known import COVARIANCE, MEAN, gaussian, two_modes
+from ksivi.auto.gaussians import batch_and_match
+from ksivi.auto.scan import with_far_modes
+from ksivi.auto.search import first_starts, search
+from ksivi.auto.start import choose_start
+from ksivi.auto.stopping import cooling_rates, has_settled
+
+
+def test_batch_and_match_meets_a_gaussian_from_afar():
+    starts, sds = jnp.array([[0.0, 0.0, 0.0], [30.0, 30.0, -30.0]]), jnp.array([0.01, 10.0])
+    found = batch_and_match(jax.random.key(0), gaussian(), starts, sds)
+    for mean, root in zip(found.means, found.roots, strict=True):
+        np.testing.assert_allclose(mean, MEAN, atol=0.02)
+        np.testing.assert_allclose(root @ root.T, COVARIANCE, rtol=0.02, atol=1e-3)
+    log_evidence = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
+    np.testing.assert_allclose(found.elbos, log_evidence, atol=0.01)
+
+
+@pytest.mark.slow
+def test_a_start_has_the_modes_that_search_found():
+    target = two_modes()
+    found = search(target, first_starts(jax.random.key(0), 12, target.dim))
+    ends = np.asarray(found.points)[:, 0]
+    assert (ends < -3).any()
+    assert (ends > 3).any()
+    gaussians = batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
+    start = choose_start(jax.random.key(2), target, gaussians)
+    draws = jax.vmap(start.target.to_original)(start.draws)
+    share = float(jnp.mean(draws[:, 0] < 0))
+    assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 500)  # 3,000 resampled of 3,600 weighted: some 500 effective
+    alone = choose_start(jax.random.key(3), gaussian(), batch_and_match(jax.random.key(4), gaussian(), *_starts()))
+    assert alone.draws is None
+
+
+def test_paths_get_off_steep_walls_and_reach_far_scales():
+    """Scales from 0.01 to 100, 20 of them from the origin: exp overflows at many starts, where L-BFGS alone is lost."""
+    scales = jnp.geomspace(0.01, 100.0, 6)
+    centres = 20 * scales * jnp.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
+
+    def log_density(x):
+        y = (x - centres) / scales
+        return jnp.sum(y - jnp.exp(y))
+
+    found = search(ksivi.Target(log_density, 6), first_starts(jax.random.key(0), 12, 6))
+    away = (np.asarray(found.points) - np.asarray(centres)) / np.asarray(scales)
+    assert np.mean(np.max(np.abs(away), axis=1) < 0.1) > 0.9
+
+
+def narrow_and_far(spike=None):
+    """N(0, I) with weight 0.6, and a Gaussian a quarter as wide seven standard deviations away."""
+    mean, sd = jnp.array([4.0, -4.0, 4.0]), 0.25
+
+    def log_density(x):
+        wide = jnp.log(0.6) - 0.5 * jnp.sum(x**2)
+        narrow = jnp.log(0.4) - 0.5 * jnp.sum((x - mean) ** 2) / sd**2 - 3 * jnp.log(sd)
+        value = jnp.logaddexp(wide, narrow) - 1.5 * jnp.log(2 * jnp.pi)
+        return value if spike is None else value + spike(x)
+
+    return ksivi.Target(log_density, 3)
+
+
+def _known(target):
+    found = search(target, first_starts(jax.random.key(0), 12, 3))
+    return found, batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
+
+
+@pytest.mark.slow
+def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
+    target = narrow_and_far()
+    found, gaussians = _known(target)
+    assert np.max(np.abs(found.points)) < 1  # or there is nothing to find
+    extended = with_far_modes(jax.random.key(2), target, found, gaussians)
+    assert len(extended.elbos) == 13
+    np.testing.assert_allclose(extended.means[-1], [4, -4, 4], atol=0.02)
+    np.testing.assert_allclose(extended.elbos[-1], np.log(0.4), atol=0.02)
+
+
+@pytest.mark.slow
+def test_a_scan_adds_nothing_to_a_single_mode():
+    found, gaussians = _known(gaussian())
+    extended = with_far_modes(jax.random.key(2), gaussian(), found, gaussians)
+    assert len(extended.elbos) == len(gaussians.elbos)
+
+
+@pytest.mark.slow
+def test_peaks_of_rounding_are_no_modes():
+    """Where a density is the difference of huge numbers, it is anything in single precision."""
+
+    def spike(x):
+        far = jnp.sum((x - jnp.array([4.0, -4.0, 4.0])) ** 2) < 4
+        noise = jax.lax.stop_gradient(1e3 * (jnp.sin(1e4 * x[0]) + 1))  # as rounding, which no derivative knows
+        return jnp.where(far, noise, 0.0)
+
+    target = narrow_and_far(spike)
+    found, gaussians = _known(target)
+    assert len(with_far_modes(jax.random.key(2), target, found, gaussians).elbos) == len(gaussians.elbos)
+
+
+def _starts():
+    return jnp.zeros((2, 3)), jnp.array([0.1, 1.0])
+
+
+def test_the_stop_rule_waits_for_certainty():
+    rng = np.random.default_rng(0)
+    steps = np.arange(3_000)
+    flat, falling = 5 + 0.1 * rng.normal(size=(2, 3_000)), 5 - 1e-4 * steps + 0.1 * rng.normal(size=(2, 3_000))
+    noisy = 5 + 10 * rng.normal(size=(2, 3_000))
+    assert has_settled(flat, 2_000)
+    assert has_settled(np.full((1, 2_000), 2.0), 2_000)
+    assert not has_settled(flat[:, :1_900], 2_000)
+    assert not has_settled(falling, 2_000)
+    assert not has_settled(noisy, 2_000)
+    assert not has_settled(np.concatenate([flat[:1], falling[:1]]), 2_000)
+    rates = cooling_rates(1.0, 10)
+    assert rates[0] > 0.9
+    assert 0 < rates[-1] < 0.01
