@@ -41,7 +41,13 @@ PAPER_SECONDS = {
 
 
 def step_times(
-    dim: int, seeds: int, steps: int, rounds: int, between: Callable[[], None] = lambda: None, method: str = "ksivi"
+    dim: int,
+    seeds: int,
+    steps: int,
+    rounds: int,
+    between: Callable[[], None] = lambda: None,
+    method: str = "ksivi",
+    make_key: Callable[[int], jax.Array] = jax.random.key,
 ) -> list[float]:
     """Milliseconds a step over `rounds` chunks of training, without compilation; `between` runs after each chunk."""
     problem = ksivi.problems.diffusion(dim)
@@ -54,7 +60,7 @@ def step_times(
         between()
         resumed[0] = time.perf_counter()
 
-    key = jax.random.key(1)
+    key = make_key(1)
     ksivi.train(
         key if seeds == 1 else jax.random.split(key, seeds),
         problem.target,
@@ -68,30 +74,33 @@ def step_times(
     return times[1:]
 
 
-def against_torch(dim: int, steps: int, rounds: int) -> dict:
-    """Both, in turns."""
+def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
+    """Both, in turns: one seed with JAX's keys and with fast ones, and several seeds at once, per seed."""
     import torch
 
     from .torch_ksivi import make_step
 
-    torch.set_num_threads(2)
+    torch.set_num_threads(os.cpu_count() or 1)
     torch_step = make_step(np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN)
-    torch_times: list[float] = []
+    row: dict = {}
+    for name, count, make_key in (
+        ("ksivi", 1, jax.random.key),
+        ("fast_key", 1, ksivi.fast_key),
+        (f"{seeds}_seeds", seeds, ksivi.fast_key),
+    ):
+        torch_times: list[float] = []
 
-    def between() -> None:
-        began = time.perf_counter()
-        for _ in range(steps // 4):
-            torch_step()
-        torch_times.append((time.perf_counter() - began) / (steps // 4) * 1e3)
+        def between(times: list[float] = torch_times) -> None:
+            began = time.perf_counter()
+            for _ in range(steps // 4):
+                torch_step()
+            times.append((time.perf_counter() - began) / (steps // 4) * 1e3)
 
-    ours = step_times(dim, 1, steps, rounds, between)
-    theirs = torch_times[1:]
-    ratios = [t / k for t, k in zip(theirs, ours, strict=True)]
-    return {
-        "torch_ms": statistics.median(theirs),
-        "ksivi_ms": statistics.median(ours),
-        "ratio": statistics.median(ratios),
-    }
+        ours = [ms / count for ms in step_times(dim, count, steps, rounds, between, make_key=make_key)]
+        row.setdefault("torch_ms", statistics.median(torch_times[1:]))
+        row[f"{name}_ms"] = statistics.median(ours)
+        row[f"{name}_ratio"] = statistics.median(t / k for t, k in zip(torch_times[1:], ours, strict=True))
+    return row
 
 
 def relative_times(dim: int, names: list[str], steps: int, rounds: int) -> dict:
@@ -205,7 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--dims", type=int, nargs="+", default=[50, 100, 200])
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--only", choices=["memory"])
     parser.add_argument("--methods", help="all, or names separated by commas: their step times relative to ksivi")
     parser.add_argument("--out")
@@ -238,7 +247,7 @@ def main() -> None:
                 f"ksivi_ms_{args.seeds}_seeds": statistics.median(step_times(dim, args.seeds, 2_000, args.rounds)),
             }
         else:
-            row = against_torch(dim, 200, args.rounds)
+            row = against_torch(dim, 200, args.rounds, args.seeds)
         record["steps"][dim] = row
         print(f"d = {dim:3}  " + "  ".join(f"{name} {value:7.3f}" for name, value in row.items()), flush=True)
     record["memory"] = gradient_memory() if gpu else in_a_process("memory")

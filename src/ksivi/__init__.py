@@ -3,6 +3,7 @@
 from . import diagnostics, families, kernels, metrics, problems, report
 from .auto import Recipe, fit
 from .families import SemiImplicit
+from .keys import fast_key
 from .mcmc import MALA, NUTS, SGLD, reference_draws
 from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
@@ -44,6 +45,7 @@ __all__ = [
     "Wake",
     "diagnostics",
     "families",
+    "fast_key",
     "fit",
     "from_callback",
     "from_numpyro",

@@ -9,7 +9,8 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from .._checks import as_positive
-from .pairwise import Pairwise, lower_median
+from .median import lower_median
+from .pairwise import Pairwise
 
 
 class AbstractBandwidth(eqx.Module):

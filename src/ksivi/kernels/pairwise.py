@@ -1,4 +1,4 @@
-"""The pairwise engine: sums and medians over all pairs of two samples, in tiles of bounded memory."""
+"""The pairwise engine: sums over all pairs of two samples, in tiles of bounded memory."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,11 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from .._compile import jit
-from .select import count_below, order_statistic, sortable
-
 TILE = 2**22
-"""Pairs that are held at once. A count within a tile must stay exact in float32, so at most 2**24."""
+"""Pairs that are held at once."""
 
 Carry = TypeVar("Carry")
 Pairwise = Callable[[Float[Array, "n d"], Float[Array, "m d"]], Float[Array, "n m"]]
@@ -64,43 +61,6 @@ def counted(rows: Int[Array, " r"], m: int, group: int) -> Bool[Array, "r m"] | 
     if group == 0:
         return None
     return (rows // group)[:, None] != (jnp.arange(m) // group)[None, :]
-
-
-def lower_median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0) -> Scalar:
-    """The lower median, sorted[(M − 1)//2], of the spread over the M pairs that count; its gradient is that entry's."""
-    m, value = len(y), _median_value(spread, lax.stop_gradient(x), lax.stop_gradient(y), group)
-
-    # The entry is taken where it lies, for its gradient. Spreads computed anew may differ in the last bit, so it is
-    # the nearest to the value, not one equal to it.
-    def nearest(best: tuple[Scalar, Scalar], block: tuple[Array, Array]) -> tuple[Scalar, Scalar]:
-        values, where = spread(block[1], y), counted(block[0], m, group)
-        gaps = jnp.abs(lax.stop_gradient(values) - value)
-        gaps = (gaps if where is None else jnp.where(where, gaps, jnp.inf)).reshape(-1)
-        here = jnp.argmin(gaps)
-        closer = gaps[here] < best[0]
-        return jnp.where(closer, gaps[here], best[0]), jnp.where(closer, values.reshape(-1)[here], best[1])
-
-    start = (jnp.asarray(jnp.inf, x.dtype), jnp.asarray(jnp.nan, x.dtype))
-    return fold_rows(nearest, start, (jnp.arange(len(x)), x), m)[1]
-
-
-@jit
-def _median_value(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> Scalar:
-    m = len(y)
-    rank = (num_pairs(len(x), m, group) - 1) // 2
-    if rank >= 2**31:
-        raise ValueError(f"the median of {num_pairs(len(x), m, group):,} pairs is out of range: at most 2**32 pairs")
-    rows = (jnp.arange(len(x)), x)
-
-    def exceeds(origin: Scalar, offsets: Array) -> Array:
-        # Counting up from −rank and holding at 1 keeps 32-bit counts exact for any number of pairs.
-        def step(excess: Array, block: tuple[Array, Array]) -> Array:
-            keys = sortable(spread(block[1], y))
-            return jnp.minimum(excess + count_below(keys, origin, offsets, counted(block[0], m, group)), 1)
-
-        return fold_rows(step, jnp.full(offsets.shape, -rank, jnp.int32), rows, m) > 0
-
-    return order_statistic(exceeds, x.dtype, len(x) * m)
 
 
 def pair_mean(

@@ -1,0 +1,78 @@
+"""The median over all pairs of two samples: exact, in tiles, with the gradient of the one pair that has it."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, Scalar
+
+from .._compile import jit
+from .pairwise import Pairwise, counted, fold_rows, num_pairs
+from .select import Keys, count_below, integer_like, rank_threshold, sortable
+
+Carry = TypeVar("Carry")
+
+
+def lower_median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0) -> Scalar:
+    """The lower median, sorted[(M − 1)//2], of the spread over the M pairs that count; its gradient is that entry's."""
+    found = _median(spread, lax.stop_gradient(x), lax.stop_gradient(y), group)
+    # Only the one pair is differentiated: a gradient through all of them is as many matrix products as the loss.
+    entry = spread(_row(x, found.row), _row(y, found.column))[0, 0]
+    return lax.bitcast_convert_type(found.key, x.dtype) + (entry - lax.stop_gradient(entry))
+
+
+def _row(points: Float[Array, "n d"], i: Int[Array, ""]) -> Float[Array, "1 d"]:
+    """Row i by selection, so that its gradient is one with the sums around it, and rows may lie on many devices."""
+    return jnp.sum(jnp.where((jnp.arange(len(points)) == i)[:, None], points, 0), axis=0, keepdims=True)
+
+
+class _Entry(NamedTuple):
+    """A key, and where it is."""
+
+    key: Scalar
+    row: Int[Array, ""]
+    column: Int[Array, ""]
+
+
+@jit
+def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> _Entry:
+    """The median by some passes over all pairs: bounds, counts below thresholds, and where it is."""
+    m, size = len(y), num_pairs(len(x), len(y), group)
+    if size > 2**32:
+        raise ValueError(f"the median of {size:,} pairs is out of range: at most 2**32 pairs")
+    largest = jnp.asarray(jnp.iinfo(integer_like(x.dtype)).max, integer_like(x.dtype))
+
+    def fold(step: Callable[[Carry, Keys, Int[Array, " r"]], Carry], start: Carry) -> Carry:
+        """Over keys and row numbers; the keys of pairs that do not count are the largest there are."""
+
+        def on_block(carry: Carry, block: tuple[Array, Array]) -> Carry:
+            keys, where = sortable(spread(block[1], y)), counted(block[0], m, group)
+            return step(carry, keys if where is None else jnp.where(where, keys, largest), block[0])
+
+        return fold_rows(on_block, start, (jnp.arange(len(x)), x), m)
+
+    def count(thresholds: Int[Array, " t"]) -> Int[Array, " t"]:
+        zeros = jnp.zeros(thresholds.shape, jnp.uint32)
+        return fold(lambda total, keys, _: total + count_below(keys, thresholds), zeros)
+
+    lowest, highest = fold(lambda ends, keys, _: _widened(ends, keys, largest), (largest, -jnp.ones_like(largest)))
+    threshold = rank_threshold(count, lowest, highest, (size - 1) // 2, size)
+    nowhere = jnp.zeros((), int)
+    not_below = lambda keys: jnp.where(keys < threshold, largest, keys)  # noqa: E731
+    return fold(lambda best, keys, rows: _smaller(best, not_below(keys), rows), _Entry(largest, nowhere, nowhere))
+
+
+def _widened(ends: tuple[Scalar, Scalar], keys: Keys, largest: Scalar) -> tuple[Scalar, Scalar]:
+    """The smallest and the largest key so far, those that do not count apart."""
+    highest = jnp.max(jnp.where(keys == largest, -1, keys))
+    return jnp.minimum(ends[0], jnp.min(keys)), jnp.maximum(ends[1], highest)
+
+
+def _smaller(best: _Entry, keys: Int[Array, "r m"], rows: Int[Array, " r"]) -> _Entry:
+    """The smallest key so far."""
+    row = jnp.argmin(jnp.min(keys, axis=1))
+    column = jnp.argmin(keys[row])
+    found = _Entry(keys[row, column], rows[row], column.astype(rows.dtype))
+    return jax.tree.map(lambda new, old: jnp.where(found.key < best.key, new, old), found, best)
