@@ -19,7 +19,7 @@ def table(records: Sequence[Record], methods: Sequence[str]) -> str:
     parts = []
     for title, held_out in (
         ("development set", False),
-        ("held out: written when `fit` was final", True),
+        ("written last: when `fit` was final but for the width of its networks", True),
     ):
         rows = [record for record in records if record["held_out"] is held_out]
         if rows:

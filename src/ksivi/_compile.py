@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from ._sharding import spread, whole
+
 Function = TypeVar("Function", bound=Callable)
 
 _KEPT = 8
@@ -37,11 +39,14 @@ def jit(function: Function, briefly: bool = False) -> Function:
     """
 
     @functools.lru_cache(maxsize=_KEPT)
-    def program(tree: Any, static: tuple[Any, ...], kinds: Any, options: tuple) -> Callable[[list], _Result]:
+    def program(
+        tree: Any, static: tuple[Any, ...], kinds: Any, options: tuple, nested: bool
+    ) -> Callable[[list], _Result]:
         def run(arrays: list[Array | None]) -> _Result:
             args, kwargs = _join(tree, arrays, static)
-            result = _split(function(*args, **kwargs))
-            return _Result(result[0], result[1:])
+            results, *rest = _split(function(*args, **kwargs))
+            # Whatever the devices of a mesh share, what comes out is on all of them: every process can read it.
+            return _Result(results if nested else jax.tree.map(whole, results), tuple(rest))
 
         run.__name__ = run.__qualname__ = function.__name__
         return jax.jit(run, compiler_options=dict(options) or None)
@@ -49,8 +54,10 @@ def jit(function: Function, briefly: bool = False) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays, tree, static = _split((args, kwargs))
-        options = () if _is_nested(arrays) else _options(briefly)
-        result = program(tree, static, _kinds(arrays, static), options)(arrays)
+        arrays = jax.tree.map(spread, arrays)
+        nested = _is_nested(arrays)
+        options = () if nested else _options(briefly)
+        result = program(tree, static, _kinds(arrays, static), options, nested)(arrays)
         return _join(result.rest[0], result.arrays, result.rest[1])
 
     call.programs = lambda: program.cache_info().currsize  # type: ignore[attr-defined]

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .. import _archive
 from .._checks import as_choice, as_count, as_single_key
 from .._numerics import log_mean_exp
+from .._sharding import divide
 from .conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
 from .layers import Triangular
 from .mixing import AbstractMixing, GaussianMixing, SampledMixing
@@ -110,7 +111,7 @@ class SemiImplicit(eqx.Module):
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
-        z, xi = noise
+        z, xi = (divide(part, "samples") for part in noise)
         noise_per_z = len(xi) // len(z)
 
         def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
@@ -127,7 +128,7 @@ class SemiImplicit(eqx.Module):
 
         With the generating z in the sum, E[p(x)/q̂(x)] = ∫p for every m; without it such ratios explode.
         """
-        z, xi = noise
+        z, xi = (divide(part, "samples") for part in noise)
         parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
         (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
         x = place(mean, log_var, xi)[0]

@@ -9,15 +9,19 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
 
 from .._compile import jit
+from .._sharding import whole
 from .pairwise import Pairwise, counted, fold_rows, num_pairs
 from .select import Keys, count_below, integer_like, rank_threshold, sortable
+
+_STORED = 2**25
+"""Pairs whose spreads are kept from pass to pass. Those of more are computed anew in each."""
 
 Carry = TypeVar("Carry")
 
 
 def lower_median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0) -> Scalar:
     """The lower median, sorted[(M − 1)//2], of the spread over the M pairs that count; its gradient is that entry's."""
-    found = _median(spread, lax.stop_gradient(x), lax.stop_gradient(y), group)
+    found = _median(spread, lax.stop_gradient(x), whole(lax.stop_gradient(y)), group)
     # Only the one pair is differentiated: a gradient through all of them is as many matrix products as the loss.
     entry = spread(_row(x, found.row), _row(y, found.column))[0, 0]
     return lax.bitcast_convert_type(found.key, x.dtype) + (entry - lax.stop_gradient(entry))
@@ -44,14 +48,18 @@ def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], gr
         raise ValueError(f"the median of {size:,} pairs is out of range: at most 2**32 pairs")
     largest = jnp.asarray(jnp.iinfo(integer_like(x.dtype)).max, integer_like(x.dtype))
 
+    is_stored = len(x) * m <= _STORED
+    rows = (jnp.arange(len(x)), sortable(spread(x, y)) if is_stored else x)
+
     def fold(step: Callable[[Carry, Keys, Int[Array, " r"]], Carry], start: Carry) -> Carry:
         """Over keys and row numbers; the keys of pairs that do not count are the largest there are."""
 
         def on_block(carry: Carry, block: tuple[Array, Array]) -> Carry:
-            keys, where = sortable(spread(block[1], y)), counted(block[0], m, group)
+            keys = block[1] if is_stored else sortable(spread(block[1], y))
+            where = counted(block[0], m, group)
             return step(carry, keys if where is None else jnp.where(where, keys, largest), block[0])
 
-        return fold_rows(on_block, start, (jnp.arange(len(x)), x), m)
+        return fold_rows(on_block, start, rows, m)
 
     def count(thresholds: Int[Array, " t"]) -> Int[Array, " t"]:
         zeros = jnp.zeros(thresholds.shape, jnp.uint32)

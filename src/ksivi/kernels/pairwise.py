@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
+from .._sharding import whole
+
 TILE = 2**22
 """Pairs that are held at once."""
 
@@ -20,26 +22,27 @@ def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree
 
     A block's pairs are recomputed, not stored, when the fold is differentiated. What fits in one tile is one call.
     """
-    num_rows, block, whole = _blocks(rows, num_columns)
-    if whole == block:
-        carry = step(carry, jax.tree.map(lambda a: a[:whole], rows))
+    num_rows, block, in_blocks = _blocks(rows, num_columns)
+    if in_blocks == block:
+        carry = step(carry, jax.tree.map(lambda a: a[:block], rows))
     else:
-        blocks = jax.tree.map(lambda a: a[:whole].reshape(-1, block, *a.shape[1:]), rows)
+        # Every block takes rows from everywhere, so that devices which each hold some rows all have work in each.
+        blocks = jax.tree.map(lambda a: a[:in_blocks].reshape(block, -1, *a.shape[1:]).swapaxes(0, 1), rows)
         carry = lax.scan(lambda c, r: (jax.checkpoint(step)(c, r), None), carry, blocks)[0]
-    if whole < num_rows:
-        carry = jax.checkpoint(step)(carry, jax.tree.map(lambda a: a[whole:], rows))
+    if in_blocks < num_rows:
+        carry = jax.checkpoint(step)(carry, jax.tree.map(lambda a: a[in_blocks:], rows))
     return carry
 
 
 def map_rows(function: Callable[[PyTree], Array], rows: PyTree, num_columns: int) -> Array:
     """Applies `function`, which takes a block of rows to as many rows, over blocks of at most `TILE` pairs."""
-    num_rows, block, whole = _blocks(rows, num_columns)
-    blocks = jax.tree.map(lambda a: a[:whole].reshape(-1, block, *a.shape[1:]), rows)
+    num_rows, block, in_blocks = _blocks(rows, num_columns)
+    blocks = jax.tree.map(lambda a: a[:in_blocks].reshape(-1, block, *a.shape[1:]), rows)
     done = lax.map(function, blocks)
-    done = done.reshape(whole, *done.shape[2:])
-    if whole == num_rows:
+    done = done.reshape(in_blocks, *done.shape[2:])
+    if in_blocks == num_rows:
         return done
-    return jnp.concatenate([done, function(jax.tree.map(lambda a: a[whole:], rows))])
+    return jnp.concatenate([done, function(jax.tree.map(lambda a: a[in_blocks:], rows))])
 
 
 def _blocks(rows: PyTree, num_columns: int) -> tuple[int, int, int]:
@@ -72,7 +75,7 @@ def pair_mean(
     group: int = 0,
 ) -> Scalar:
     """Mean of k(xᵢ, yⱼ) ⟨fᵢ, gⱼ⟩ over the pairs that count."""
-    m = len(y)
+    m, y, g = len(y), whole(y), whole(g)
 
     def step(total: Scalar, block: tuple[Array, Array, Array]) -> Scalar:
         index, xs, fs = block

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Scalar
 
+from .._sharding import whole
 from .base import AbstractKernel
 from .distances import squared_euclidean
 from .pairwise import counted, fold_rows, map_rows, num_pairs
@@ -42,11 +43,11 @@ def _products(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n
 
 def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"], group: int = 1) -> Scalar:
     """Mean of the Stein kernel over the pairs of one sample: KSD², unbiased for group = 1 and a fixed bandwidth."""
-    n = len(x)
+    n, y, t = len(x), whole(x), whole(s)
 
     def step(total: Scalar, block: tuple[Array, Array, Array]) -> Scalar:
         index, xs, ss = block
-        values = stein_gram(kernel, xs, ss, x, s)
+        values = stein_gram(kernel, xs, ss, y, t)
         where = counted(index, n, group)
         return total + jnp.sum(values if where is None else jnp.where(where, values, 0))
 

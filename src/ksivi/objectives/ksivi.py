@@ -125,7 +125,7 @@ class KSIVI(AbstractObjective):
 
     def loss(self, family, state, draws, target, step):
         target, beta = anneal(target, self.annealing, step)
-        x, conditional_score = self._transport(family, draws)
+        x, conditional_score = jax.vmap(family.transport)((draws.z, draws.xi))
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         loss = self._ksd2(x, score - conditional_score)
@@ -148,13 +148,6 @@ class KSIVI(AbstractObjective):
         keys = jax.random.split(key, 1 if self.shared_rows else batches)
         rows = jax.vmap(target.draw_rows)(keys)
         return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
-
-    def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
-        """Samples and conditional scores of all batches, through the network at once."""
-        batches, per_batch, mixing_dim = draws.z.shape
-        z, xi = draws.z.reshape(batches * per_batch, mixing_dim), draws.xi.reshape(-1, family.dim)
-        x, score = family.transport((z, xi))
-        return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
 
     def _evaluate(
         self, target: Target, x: Float[Array, "n d"]

@@ -266,6 +266,12 @@ class Target(eqx.Module):
         density = eqx.tree_at(lambda d: d.rows, self.density, rows, is_leaf=lambda leaf: leaf is None)
         return self._replace(density=density)
 
+    def map_data(self, function: Callable[[PyTree], PyTree]) -> Self:
+        """The same target with its data elsewhere, such as on several devices."""
+        if not isinstance(self.density, DataDensity):
+            raise ValueError("a mesh with an axis named data needs a target with rows, made with Target.from_data")
+        return self._replace(density=dataclasses.replace(self.density, data=function(self.density.data)))
+
     def minibatch(self, key: PRNGKeyArray) -> Self:
         """The estimate from a random minibatch; itself for a target without minibatches."""
         return self.on_rows(self.draw_rows(as_single_key(key)))

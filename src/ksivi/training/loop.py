@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
 from .._compile import jit, one_shot
+from .._sharding import divide
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target
@@ -153,7 +154,8 @@ def run_chunks(
 ) -> tuple[TrainState, Records]:
     """`run_chunk` for a batch of runs, which share the problem but for what is their own."""
     run = lambda state, key, limit, own: run_chunk(state, key, limit, problem.with_own(own), shape)  # noqa: E731
-    return eqx.filter_vmap(run)(state, key, limit, own)
+    by_seeds = lambda tree: jax.tree.map(lambda a: divide(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731
+    return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, own))))
 
 
 run_one, run_many, run_many_briefly = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from .._compile import jit
+from .._sharding import divide_rows, has_axis
 from ..families import SemiImplicit
+from ..targets import Target
 from .loop import Problem, TrainState, split_family
 
 Initializer = Callable[[PRNGKeyArray], SemiImplicit]
@@ -21,6 +23,13 @@ def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
     """n keys from each key, the batch of a batch of keys coming first in each."""
     split = lambda k: jax.random.split(k, n)  # noqa: E731
     return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
+
+
+def divided(target: Target | list[Target]) -> Target | list[Target]:
+    """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
+    if not has_axis("data"):
+        return target
+    return [one.map_data(divide_rows) for one in target] if isinstance(target, list) else target.map_data(divide_rows)
 
 
 def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import optax
+from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._checks import as_count, as_key, as_positive
+from .._sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit
@@ -14,7 +16,7 @@ from ..targets import Target
 from .loop import Optimizer, TrainState
 from .progress import ProgressBar, wanted
 from .run import Callback, Run
-from .start import Initializer
+from .start import Initializer, divided
 
 
 def train(
@@ -32,6 +34,7 @@ def train(
     progress: bool | None = None,
     resume: TrainState | Sequence[TrainState] | None = None,
     throw: bool = False,
+    mesh: Mesh | None = None,
 ) -> Fit | list[Fit]:
     """Minimises an objective over a family by stochastic gradients.
 
@@ -52,6 +55,9 @@ def train(
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
     - `resume`: the `state` of an earlier `Fit`. With the same key the run equals an unbroken one bit for bit.
     - `throw`: raise `RuntimeError` when a run diverges, instead of saying so in its status.
+    - `mesh`: several devices, of one process or many, by what they divide: `jax.make_mesh((8,), ("samples",))`, or
+        `"seeds"` for a batch of keys, or `"data"` for the rows of `Target.from_data`, or several of these. Results are
+        those of one device but for the order of sums.
 
     With a batch of keys, `target`, `family` and `objective` may be lists with one a key, alike but for their numbers:
     data sets of one shape, starts, weights. They are trained at once, by one program.
@@ -67,14 +73,15 @@ def train(
     key = _check_arguments(key, target, family, objective, num_steps, chunk_size)
     _check_options(ema, callbacks)
     optimizer, rate = _check_optimizer(key, optimizer, learning_rate)
-    run = Run(key, target, family, objective, optimizer, rate, ema, resume)
     bar = [ProgressBar()] if wanted(progress) else []
     try:
-        run.until(num_steps, chunk_size, [*callbacks, *bar])
+        with on(as_mesh(mesh)):
+            run = Run(key, divided(target), family, objective, optimizer, rate, ema, resume)
+            run.until(num_steps, chunk_size, [*callbacks, *bar])
+            fits = run.fits()
     finally:
         for drawn in bar:
             drawn.close()
-    fits = run.fits()
     if throw:
         for fit in fits:
             if fit.status.kind == "diverged":

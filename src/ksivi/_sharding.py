@@ -1,0 +1,87 @@
+"""Arrays over the devices of a mesh: which axis goes where, said in the names of the mesh's axes.
+
+Programs are written as for one device. Hints say which axes to divide, and XLA divides the work and adds what the
+devices must tell each other, so that results are those of one device but for the order of sums.
+"""
+
+import contextlib
+from typing import Any, Literal, TypeVar
+
+import equinox as eqx
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, PyTree
+
+Axis = Literal["seeds", "samples", "data"]
+_AXES = ("seeds", "samples", "data")
+
+Tree = TypeVar("Tree")
+
+
+def as_mesh(mesh: Any) -> Mesh | None:
+    """A mesh whose axes are ours, and which XLA may divide by itself."""
+    if mesh is None:
+        return None
+    if not isinstance(mesh, Mesh):
+        raise ValueError(f'mesh must be a jax.sharding.Mesh, such as jax.make_mesh((2,), ("samples",)), got {mesh!r}')
+    if unknown := [name for name in mesh.axis_names if name not in _AXES]:
+        raise ValueError(f"mesh must have axes named seeds, samples or data, got {', '.join(map(repr, unknown))}")
+    return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+
+
+def on(mesh: Mesh | None) -> contextlib.AbstractContextManager:
+    """Within it, programs run on the mesh."""
+    return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
+
+
+def has_axis(axis: Axis) -> bool:
+    """Whether the mesh, if any, divides this."""
+    return axis in _names()
+
+
+def divide(array: Array, axis: Axis) -> Array:
+    """Within a program: the leading axis over those devices, where the mesh has them."""
+    return _constrain(array, PartitionSpec(axis)) if has_axis(axis) else array
+
+
+def whole(array: Array) -> Array:
+    """Within a program: all of it on every device."""
+    return _constrain(array, PartitionSpec()) if _names() else array
+
+
+def spread(array: Array) -> Array:
+    """An argument of a program: on every device of the mesh, unless it is there already."""
+    if not _names() or isinstance(array, jax.core.Tracer) or array.sharding.device_set == set(_mesh().devices.flat):
+        return array
+    return jax.device_put(array, NamedSharding(_mesh(), PartitionSpec()))
+
+
+def divide_rows(rows: PyTree) -> PyTree:
+    """Data with a row an observation, over the devices of the axis `data`."""
+    mesh = _mesh()
+    count, num_rows = mesh.shape["data"], len(jax.tree.leaves(rows)[0])
+    if num_rows % count:
+        raise ValueError(f"data must have a number of rows that the mesh's {count} devices divide, got {num_rows} rows")
+    return jax.device_put(rows, NamedSharding(mesh, PartitionSpec("data")))
+
+
+def on_one_device(tree: Tree) -> Tree:
+    """Arrays that every device has whole, as arrays of one device; those that are divided stay so."""
+    return jax.tree.map(lambda leaf: _first(leaf) if eqx.is_array(leaf) else leaf, tree)
+
+
+def _first(array: Array) -> Array:
+    many = len(array.sharding.device_set) > 1
+    return array.addressable_shards[0].data if many and array.is_fully_replicated else array
+
+
+def _names() -> tuple[str, ...]:
+    return jax.sharding.get_abstract_mesh().axis_names
+
+
+def _mesh() -> Mesh:
+    return jax.sharding.get_mesh()
+
+
+def _constrain(array: Array, spec: PartitionSpec) -> Array:
+    return jax.lax.with_sharding_constraint(array, spec)

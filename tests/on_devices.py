@@ -1,0 +1,81 @@
+"""Runs of `train` on one device and on a mesh, in a process of its own: the number of devices is fixed at its start.
+
+    python on_devices.py CASES NUM_DEVICES [PROCESS_ID PORT]
+
+Prints the losses of the cases, whose names are separated by commas, as JSON. With a process id it is one of two
+processes, which share a mesh.
+"""
+
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import ksivi
+
+STEPS = {"float64": 200, "float32": 20}
+
+
+def regression():
+    x_key, noise_key = jax.random.split(jax.random.key(0))
+    x, noise = jax.random.normal(x_key, (64, 3)), jax.random.normal(noise_key, (64,))
+    data = {"x": x, "y": x @ jnp.array([1.0, -1.0, 0.5]) + noise}
+    return ksivi.Target.from_data(log_prior, log_likelihood, data, dim=3)
+
+
+def log_prior(beta):
+    return -0.5 * jnp.sum(beta**2)
+
+
+def log_likelihood(beta, batch):
+    return -0.5 * jnp.sum((batch["y"] - batch["x"] @ beta) ** 2)
+
+
+def diffusion():
+    return ksivi.problems.diffusion(20).target
+
+
+CASES = {
+    "vanilla": (diffusion, lambda: ksivi.KSIVI(num_samples=64), ("samples",)),
+    "u-statistic": (regression, lambda: ksivi.KSIVI(ksivi.kernels.IMQ(), "u-statistic", 64), ("data",)),
+    "sivi": (regression, lambda: ksivi.SIVI(32, num_mixing=16), ("samples", "data")),
+    "seeds": (diffusion, lambda: ksivi.KSIVI(num_samples=16), ("seeds",)),
+}
+
+
+def losses(name, precision, mesh):
+    make, objective, _ = CASES[name]
+    target = make()
+    family = ksivi.SemiImplicit.mlp(jax.random.key(1), target.dim, mixing_dim=10, hidden=(16, 16), log_var=-2.0)
+    key = jax.random.key(2)
+    options = {"num_steps": STEPS[precision], "optimizer": optax.adam(1e-3), "mesh": mesh}
+    fits = ksivi.train(jax.random.split(key, 8) if name == "seeds" else key, target, family, objective(), **options)
+    return [float(loss) for fit in (fits if name == "seeds" else [fits]) for loss in fit.history["loss"]]
+
+
+def mesh_of(name):
+    axes = CASES[name][2]
+    shape = (jax.device_count(),) if len(axes) == 1 else (2, jax.device_count() // 2)
+    return jax.make_mesh(shape, axes)
+
+
+def main():
+    names, (num_devices, *distributed) = sys.argv[1].split(","), map(int, sys.argv[2:])
+    jax.config.update("jax_num_cpu_devices", num_devices)
+    if distributed:
+        process, port = distributed
+        jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=process)
+    found = {}
+    for precision in STEPS:
+        with jax.enable_x64(precision == "float64"):
+            for name in names:
+                found[f"{name} {precision}"] = {"mesh": losses(name, precision, mesh_of(name))}
+                if not distributed:
+                    found[f"{name} {precision}"]["one"] = losses(name, precision, None)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

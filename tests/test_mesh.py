@@ -1,0 +1,89 @@
+"""Several devices give the losses of one: virtual ones of this processor, in one process and in two."""
+
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ksivi
+import on_devices
+
+TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
+CASES = [
+    pytest.param(name, precision, marks=() if name == "vanilla" else pytest.mark.slow)
+    for name in on_devices.CASES
+    for precision in on_devices.STEPS
+]
+
+
+@pytest.mark.parametrize(("name", "precision"), CASES)
+def test_eight_devices_give_the_losses_of_one(name, precision):
+    found = on_eight(name)[f"{name} {precision}"]
+    np.testing.assert_allclose(found["mesh"], found["one"], rtol=TOLERANCE[precision])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", on_devices.STEPS)
+@pytest.mark.parametrize("name", on_devices.CASES)
+def test_two_processes_give_the_losses_of_one_device(name, precision):
+    first, second = (found[f"{name} {precision}"] for found in on_two_processes(name))
+    assert first == second
+    one = on_eight(name)[f"{name} {precision}"]["one"]
+    np.testing.assert_allclose(first["mesh"], one, rtol=TOLERANCE[precision])
+
+
+@functools.cache
+def on_eight(name):
+    return finished([start(name, 8)])[0]
+
+
+@functools.cache
+def on_two_processes(name):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return finished([start(name, 2, process, port) for process in (0, 1)])
+
+
+def start(*arguments):
+    script = Path(__file__).parent / "on_devices.py"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    return subprocess.Popen(
+        [sys.executable, script, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def finished(processes):
+    outputs = [process.communicate(timeout=600) for process in processes]
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        assert process.returncode == 0, errors.decode()
+    return [json.loads(printed.decode().splitlines()[-1]) for printed, _ in outputs]
+
+
+def small_run(mesh, target=None):
+    target = target or ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
+    return ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(num_samples=16), num_steps=2, mesh=mesh)
+
+
+def test_a_mesh_with_other_axes_is_refused():
+    with pytest.raises(ValueError, match="mesh must have axes named seeds, samples or data, got 'batch'"):
+        small_run(jax.make_mesh((1,), ("batch",)))
+
+
+def test_what_is_no_mesh_is_refused():
+    with pytest.raises(ValueError, match=r"mesh must be a jax.sharding.Mesh.*got 2"):
+        small_run(2)
+
+
+def test_a_target_without_rows_cannot_be_divided_by_them():
+    with pytest.raises(ValueError, match=r"a mesh with an axis named data needs a target with rows"):
+        small_run(jax.make_mesh((1,), ("data",)))
