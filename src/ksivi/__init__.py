@@ -10,6 +10,7 @@ from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, M
 from .particles import KSDD, MIED, SVGD
 from .posterior import Cost, Fit, Posterior, Status, load
 from .record import Record, read_record
+from .rows import Rows
 from .targets import Target, from_callback, from_numpyro, from_pymc, from_torch, supports
 from .training import Chunk, JSONLines, TensorBoard, train
 
@@ -38,6 +39,7 @@ __all__ = [
     "Posterior",
     "Recipe",
     "Record",
+    "Rows",
     "SemiImplicit",
     "Status",
     "Target",

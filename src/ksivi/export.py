@@ -11,7 +11,7 @@ from ._compile import jit
 from .families import Empirical, SemiImplicit
 from .families.conditional import exact_log_normals
 from .families.semi_implicit import round_up
-from .targets import Affine, Target
+from .targets import Affine, Target, feed_of
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
 Group = dict[str, np.ndarray]
@@ -28,7 +28,7 @@ def densities(
     found: Group = {}
     if isinstance(family, SemiImplicit):
         found["log_q"] = np.asarray(_log_q(key, family, coordinates, len(x)))
-    if target is not None and target.has_log_density:
+    if target is not None and target.has_log_density and feed_of(target) is None:
         found["lp"] = np.asarray(_log_densities(target, x))
     if len(found) == 2:
         found["log_weight"] = found["lp"] - found["log_q"]

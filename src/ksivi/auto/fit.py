@@ -14,7 +14,7 @@ from .._checks import as_count, as_positive, as_single_key
 from .._sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..posterior import Cost, Fit, Posterior, Status
-from ..targets import Target
+from ..targets import Target, require_all_rows
 from ..training import Callback, ProgressBar, divided, wanted
 from .gaussians import LOCAL_SD, Gaussians, batch_and_match
 from .recipe import Recipe
@@ -79,6 +79,7 @@ def fit(
     """
     key, recipe = as_single_key(key), recipe or Recipe()
     _require_density(target)
+    require_all_rows(target, "fit")
     earlier = None if init is None else _as_init(init, target)
     if refine is not None:
         require_refinement(refine)

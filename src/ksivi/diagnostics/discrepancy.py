@@ -10,7 +10,7 @@ from .._checks import as_count, as_single_key
 from .._compile import one_shot
 from ..kernels import IMQ, AbstractKernel, stein_gram
 from ..posterior import Posterior
-from ..targets import Target
+from ..targets import Target, require_all_rows
 
 _BOOTSTRAPS = 500
 _SHARES = (0.05, 0.95)
@@ -56,6 +56,7 @@ def discrepancy(
 
     Reference: Liu, Lee and Jordan, A kernelized Stein discrepancy for goodness-of-fit tests, ICML 2016.
     """
+    require_all_rows(target, "discrepancy")
     draw_key, bootstrap_key = jax.random.split(as_single_key(key))
     x = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=2))
     kernel = IMQ() if kernel is None else kernel

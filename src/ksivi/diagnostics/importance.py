@@ -14,7 +14,7 @@ from .._compile import one_shot
 from .._numerics import finite_or_nothing, truncated_weights
 from ..families import SemiImplicit, WideMixing
 from ..posterior import Posterior
-from ..targets import Affine, Target
+from ..targets import Affine, Target, require_all_rows
 from .differences import Difference, difference
 
 _BLOCK = 100
@@ -105,6 +105,7 @@ def importance(
         raise ValueError(f"importance takes a Target and a Posterior, got {type(target)} and {type(posterior)}")
     if not isinstance(posterior.family, SemiImplicit):
         raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
+    require_all_rows(target, "importance")
     if not target.has_log_density:
         raise ValueError("target must know its log density, and this one knows its score only")
     if target.dim != posterior.dim:

@@ -11,7 +11,7 @@ from .._numerics import full_precision
 from ..families import SemiImplicit
 from ..kernels import IMQ, AbstractKernel
 from ..posterior import Posterior
-from ..targets import Affine, Target
+from ..targets import Affine, Target, require_all_rows
 
 
 class Witness(eqx.Module):
@@ -72,6 +72,7 @@ def witness(
     f(fit.posterior.sample(jax.random.key(4), 5))
     ```
     """
+    require_all_rows(target, "witness")
     if not isinstance(posterior.family, SemiImplicit):
         raise ValueError("posterior must be a trained sampler; stored draws have no conditional score")
     family = posterior.family

@@ -15,7 +15,7 @@ from .._checks import as_count, as_single_key
 from .._compile import jit
 from ..families import Empirical
 from ..posterior import Cost, Fit, Posterior, Status
-from ..targets import Target
+from ..targets import Target, require_all_rows
 from ..training import Callback, Chunk, ProgressBar, Trouble, early_ratio, find_trouble, told_to_stop, wanted
 from .base import AbstractMethod, Records
 
@@ -83,6 +83,7 @@ def run(
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
         raise ValueError(f"callbacks must be a list of functions of a Chunk, got {callbacks!r}")
     as_count(chunk_size, "chunk_size")
+    require_all_rows(target, "run")
     host = _Run(as_single_key(key), target, method, resume)
     bar = [ProgressBar(type(method).__name__)] if wanted(progress) else []
     try:

@@ -40,3 +40,8 @@ class AbstractObjective(eqx.Module):
     @abc.abstractmethod
     def score_evals(self) -> int:
         """Evaluations of the target's score in one step."""
+
+    @property
+    def num_minibatches(self) -> int:
+        """Minibatches of data that a step draws, of a target that has some: one key each, at once."""
+        return 1

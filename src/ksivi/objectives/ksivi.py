@@ -138,6 +138,10 @@ class KSIVI(AbstractObjective):
         return self._batches_drawn * self.num_samples
 
     @property
+    def num_minibatches(self) -> int:
+        return 1 if self.shared_rows else 2
+
+    @property
     def _batches_drawn(self) -> int:
         return 2 if self.estimator == "vanilla" else 1
 
@@ -146,7 +150,7 @@ class KSIVI(AbstractObjective):
 
     def _draw_rows(self, key: PRNGKeyArray, target: Target, batches: int) -> Int[Array, "r b"] | None:
         keys = jax.random.split(key, 1 if self.shared_rows else batches)
-        rows = jax.vmap(target.draw_rows)(keys)
+        rows = target.draw_rows(keys)
         return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
 
     def _evaluate(

@@ -95,7 +95,7 @@ class SIVISM(AbstractObjective):
         noise_key, rows_key = jax.random.split(key)
         batches = self.critic_steps + 1
         z, xi = jax.vmap(lambda k: family.noise(k, self.num_samples))(jax.random.split(noise_key, batches))
-        rows = jax.vmap(target.draw_rows)(jax.random.split(rows_key, batches)) if target.is_minibatched else None
+        rows = target.draw_rows(jax.random.split(rows_key, batches))
         return Draws(z, xi, rows)
 
     def prepare(self, state, draws, target, family, step):
@@ -116,6 +116,10 @@ class SIVISM(AbstractObjective):
     @property
     def score_evals(self) -> int:
         return (self.critic_steps + 1) * self.num_samples
+
+    @property
+    def num_minibatches(self) -> int:
+        return self.critic_steps + 1
 
     def _objective(
         self, family: SemiImplicit, network: MLP, batch: Draws, target: Target, step: Int[Array, ""]

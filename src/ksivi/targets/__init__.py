@@ -3,6 +3,7 @@
 from . import supports
 from .affine import Affine
 from .callback import from_callback
+from .data import at_step, feed_of, require_all_rows, with_data
 from .layout import Layout, split
 from .numpyro import from_numpyro
 from .pymc import from_pymc
@@ -16,11 +17,15 @@ __all__ = [
     "Layout",
     "Support",
     "Target",
+    "at_step",
+    "feed_of",
     "from_callback",
     "from_numpyro",
     "from_pymc",
     "from_torch",
+    "require_all_rows",
     "split",
     "stein_ratio",
     "supports",
+    "with_data",
 ]

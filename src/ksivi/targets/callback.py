@@ -15,7 +15,8 @@ from jaxtyping import Array, Float
 from .._checks import as_count, require_callable
 from .density import AbstractDensity, Point
 from .layout import named_layout
-from .target import Target, as_test_point
+from .probe import as_test_point
+from .target import Target
 
 Points = Float[np.ndarray, "n d"]
 

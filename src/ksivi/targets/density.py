@@ -6,8 +6,10 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from ..rows import Rows as HostRows
 from .layout import split
 from .supports import Support
 
@@ -102,28 +104,50 @@ class AbstractMinibatched(AbstractDensity):
     def num_rows(self) -> int:
         """N, of all rows."""
 
-    def draw_rows(self, key: PRNGKeyArray) -> Rows | None:
-        """Row numbers of a minibatch, uniform with replacement; None when the target uses all rows."""
-        if self.batch_size is None:
-            return None
-        return jax.random.randint(key, (self.batch_size,), 0, self.num_rows)
+    @abc.abstractmethod
+    def draw_rows(self, keys: PRNGKeyArray) -> Int[Array, "n b"] | None:
+        """Row numbers of a minibatch for each key, all of one step; None when the target uses all rows."""
+
+
+class Anchor(eqx.Module):
+    r"""A point a near the mode, with ∑ᵢ ℓᵢ(a) and ∑ᵢ ∇ℓᵢ(a) over all rows: the control variate of minibatches."""
+
+    point: Point
+    value: Scalar
+    score: Point
+
+
+class Feed(eqx.Module):
+    """Rows that come from the host: those at hand are the minibatches of some steps, one after another."""
+
+    cursor: Int[Array, ""]
+    source: HostRows = eqx.field(static=True)
 
 
 class DataDensity(AbstractMinibatched):
-    r"""log_prior(x) + N/|batch| · log_likelihood(x, batch), over all rows until a batch is chosen."""
+    r"""log_prior(x) + N/|batch| · log_likelihood(x, batch), over all rows until a batch is chosen.
+
+    With an anchor a, the log likelihood ℓ(x) of a minibatch is estimated by its difference from the one linear at a:
+    ℓ(a) + ∇ℓ(a)ᵀ(x − a) + N/|batch| ∑ᵢ [ℓᵢ(x) − ℓᵢ(a) − ∇ℓᵢ(a)ᵀ(x − a)], the first two over all rows.
+
+    Of data that are fed only some rows are at hand, and all of those are a batch.
+    """
 
     log_prior: Callable[[Point], Scalar]
     log_likelihood: Callable[[Point, PyTree], Scalar]
     data: PyTree
     rows: Rows | None
     batch_size: int | None = eqx.field(static=True)
+    anchor: Anchor | None = None
+    feed: Feed | None = None
 
     def value(self, x):
-        batch, factor = self.data, 1.0
+        batch, size = self.data, len(jax.tree.leaves(self.data)[0])
         if self.rows is not None:
-            batch = jax.tree.map(lambda column: column[self.rows], self.data)
-            factor = self.num_rows / len(self.rows)
-        return self.log_prior(x) + factor * self.log_likelihood(x, batch)
+            batch, size = jax.tree.map(lambda column: column[self.rows], self.data), len(self.rows)
+        if size == self.num_rows:
+            return self.log_prior(x) + self.log_likelihood(x, batch)
+        return self.log_prior(x) + self._estimate(x, batch, self.num_rows / size)
 
     def value_and_score(self, x):
         return jax.value_and_grad(self.value)(x)
@@ -131,9 +155,26 @@ class DataDensity(AbstractMinibatched):
     def score(self, x):
         return jax.grad(self.value)(x)
 
+    def _estimate(self, x: Point, batch: PyTree, factor: float) -> Scalar:
+        """Of the log likelihood of all rows."""
+        here = self.log_likelihood(x, batch)
+        if self.anchor is None:
+            return factor * here
+        a, step = self.anchor, x - self.anchor.point
+        there, slope = jax.value_and_grad(lambda point: self.log_likelihood(point, batch))(a.point)
+        return a.value + a.score @ step + factor * (here - there - slope @ step)
+
     @property
     def num_rows(self) -> int:
-        return len(jax.tree.leaves(self.data)[0])
+        return len(jax.tree.leaves(self.data)[0]) if self.feed is None else self.feed.source.num_rows
+
+    def draw_rows(self, keys):
+        if self.feed is None:
+            return _uniform_rows(keys, self.batch_size, self.num_rows)
+        # What was fed is in random order already: the batches of one step follow those of the step before.
+        assert self.batch_size is not None
+        batches = self.feed.cursor * len(keys) + jnp.arange(len(keys))
+        return batches[:, None] * self.batch_size + jnp.arange(self.batch_size)[None, :]
 
 
 class PlateDensity(AbstractMinibatched):
@@ -148,6 +189,9 @@ class PlateDensity(AbstractMinibatched):
     def num_rows(self) -> int:
         return self.size
 
+    def draw_rows(self, keys):
+        return _uniform_rows(keys, self.batch_size, self.num_rows)
+
     def value(self, x):
         return self._on_rows().value(x)
 
@@ -161,3 +205,10 @@ class PlateDensity(AbstractMinibatched):
         if self.rows is None:
             return self.whole
         return eqx.tree_at(lambda d: d.log_density.rows, self.whole, self.rows, is_leaf=lambda leaf: leaf is None)
+
+
+def _uniform_rows(keys: PRNGKeyArray, batch_size: int | None, num_rows: int) -> Int[Array, "n b"] | None:
+    """Row numbers with replacement."""
+    if batch_size is None:
+        return None
+    return jax.vmap(lambda key: jax.random.randint(key, (batch_size,), 0, num_rows))(keys)

@@ -1,10 +1,19 @@
 """Eager checks of a log density at one point."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._compile import jit
-from .density import AbstractDensity, FunctionDensity, ScoreDensity
+from .density import AbstractDensity, FunctionDensity, Point, ScoreDensity
+
+
+def as_test_point(point: Any, dim: int) -> Point:
+    point = jnp.zeros(dim) if point is None else jnp.asarray(point)
+    if point.shape != (dim,) or not jnp.issubdtype(point.dtype, jnp.floating):
+        raise ValueError(f"test_point must be {dim} floating numbers, got shape {point.shape} and dtype {point.dtype}")
+    return point
 
 
 def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:

@@ -16,7 +16,7 @@ from .._compile import jit, one_shot
 from .._sharding import divide
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
-from ..targets import Target
+from ..targets import Target, at_step
 
 Optimizer: TypeAlias = Union[optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]]  # noqa: UP007
 Records = dict[str, Float[Array, " t"]]
@@ -103,11 +103,16 @@ def run_chunk(
         active = state.step < limit
         return jax.tree.map(lambda a, b: jnp.where(active, a, b), new, state), records
 
+    begin = state.step
+
     def block(state: TrainState, first: Int[Array, ""]) -> tuple[TrainState, Records]:
-        keys = jax.vmap(lambda t: jax.random.fold_in(key, t))(first + jnp.arange(shape[1]))
         family = problem.family(state.params)
-        draws = jax.vmap(lambda k: problem.objective.draw(k, problem.target, family))(keys)
-        return lax.scan(step, state, draws, unroll=_unroll())
+
+        def draw(t: Int[Array, ""]) -> PyTree:
+            target = at_step(problem.target, t - begin)
+            return problem.objective.draw(jax.random.fold_in(key, t), target, family)
+
+        return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
 
     state, records = lax.scan(block, state, state.step + shape[1] * jnp.arange(shape[0]))
     return state, jax.tree.map(jnp.ravel, records)

@@ -15,6 +15,8 @@ from .._closures import Structural
 from .._compile import jit, one_shot
 from .._sharding import on_one_device
 from ..posterior import Cost, Fit, Posterior, Status
+from ..targets import feed_of, with_data
+from .feed import Feeder
 from .loop import (
     Problem,
     Records,
@@ -83,6 +85,9 @@ class Run:
             **shared, frozen=frozen, decay=decay, optimizer=Structural(optimizer), forgiving=forgiving
         )
         self._require_dim(params)
+        self.feeder = (
+            None if feed_of(self.problem.target) is None else Feeder(key, self.problem.target, shared["objective"])
+        )
         self.state = self._each(initial_state, inner_key, params)
         if resume is not None:
             self.state = as_state(resume, self.state, self.num_runs, self.batched)
@@ -100,6 +105,7 @@ class Run:
         todo = num_steps - self.step
         if todo <= 0:
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
+        chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.most_steps)
         shape = chunk_shape(self.problem, self._pick(self.state.params, 0), todo, chunk_size)
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
@@ -139,6 +145,9 @@ class Run:
         self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None
     ) -> tuple[TrainState, Records]:
         limits, problem = limits.astype(np.int32), self.problem if problem is None else problem
+        if self.feeder is not None:
+            rows = self.feeder.rows(int(np.max(np.asarray(state.step))), shape[0] * shape[1])
+            problem = dataclasses.replace(problem, target=with_data(problem.target, lambda _: rows))
         if self.batched:
             return self.run_many(state, self.key, jnp.asarray(limits), problem, self.own, shape)
         return run_one(state, self.key, jnp.asarray(limits[0]), problem, shape)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from .._compile import jit
 from .._sharding import divide_rows, has_axis
 from ..families import SemiImplicit
-from ..targets import Target
+from ..targets import Target, with_data
 from .loop import Problem, TrainState, split_family
 
 Initializer = Callable[[PRNGKeyArray], SemiImplicit]
@@ -29,7 +29,9 @@ def divided(target: Target | list[Target]) -> Target | list[Target]:
     """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
     if not has_axis("data"):
         return target
-    return [one.map_data(divide_rows) for one in target] if isinstance(target, list) else target.map_data(divide_rows)
+    return (
+        [with_data(one, divide_rows) for one in target] if isinstance(target, list) else with_data(target, divide_rows)
+    )
 
 
 def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
