@@ -10,6 +10,7 @@ With `--methods all`: each semi-implicit method at the paper's settings for the 
 import argparse
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -225,6 +226,7 @@ def main() -> None:
     gpu = jax.default_backend() != "cpu"
     record: dict = {
         "device": jax.devices()[0].device_kind,
+        "machine": platform.machine(),
         "cores": os.cpu_count(),
         "jax": jax.__version__,
     }

@@ -81,8 +81,9 @@ def _is_nested(arrays: list[Array | None]) -> bool:
 def _options(briefly: bool) -> tuple[tuple[str, Any], ...]:
     if jax.default_backend() != "cpu":
         return ()
-    fast = _ON_ALL_CORES if _is_known(_ON_ALL_CORES) else {}
-    return tuple((_IN_ORDER | fast | (_LITTLE if briefly else {})).items())
+    if briefly:
+        return tuple((_IN_ORDER | _LITTLE).items())
+    return tuple((_IN_ORDER | (_ON_ALL_CORES if _is_known(_ON_ALL_CORES) else {})).items())
 
 
 def _is_known(options: dict[str, Any]) -> bool:

@@ -1,0 +1,123 @@
+"""How the price of a step grows: `python -m benchmarks.growth --out benchmarks/records/growth-two-cores.json`.
+
+KSIVI's step against the number of samples, the dimension and the rows of data, with the least time that its matrix
+products take at the rate of a large one, measured in the same run. `docs/benchmarks.md` is made from these records.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import ksivi
+
+MIXING_DIM, WIDTH = 100, 128
+SAMPLES = (32, 128, 512, 2_048, 8_192)
+DIMS = (10, 50, 200, 1_000)
+ROWS = (1_000, 10_000, 100_000, 1_000_000)
+
+
+def matmul_rate(size: int = 4_096) -> float:
+    """Floating-point operations a second of a large product, at the precision that the kernels use."""
+    a = jax.random.normal(jax.random.key(0), (size, size))
+    product = jax.jit(lambda a: jnp.matmul(a, a, precision=jax.lax.Precision.HIGHEST))
+    product(a).block_until_ready()
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        product(a).block_until_ready()
+        times.append(time.perf_counter() - began)
+    return 2 * size**3 / statistics.median(times)
+
+
+def network_operations(samples: int, dim: int) -> float:
+    """Of μ's network on 2N samples, forwards and backwards; nothing flows back into z."""
+    layers = (MIXING_DIM * WIDTH, WIDTH * WIDTH, WIDTH * dim)
+    return 2 * 2 * samples * (3 * sum(layers) - layers[0])
+
+
+def pair_operations(samples: int, dim: int) -> float:
+    """Of the pairs: ⟨x, x′⟩ and ⟨f, f′⟩, and two products for the gradient of each."""
+    return 2 * 6 * samples**2 * dim
+
+
+def step_ms(target: ksivi.Target, kernel: ksivi.kernels.Gaussian, samples: int, seconds: float = 2.0) -> float:
+    """The median over chunks, after the first two: compilation, and a guess at how long a step takes."""
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), target.dim, MIXING_DIM, (WIDTH, WIDTH), log_var=-2.0)
+    times: list[float] = []
+    last = [time.perf_counter()]
+
+    def callback(chunk: ksivi.Chunk) -> bool:
+        now = time.perf_counter()
+        times.append((now - last[0]) / 10 * 1e3)
+        last[0] = now
+        return len(times) >= 4 and sum(times[1:]) / 100 > seconds
+
+    objective = ksivi.KSIVI(kernel, num_samples=samples)
+    options = {"optimizer": optax.adam(1e-4), "num_steps": 2_000, "chunk_size": 10, "callbacks": [callback]}
+    ksivi.train(jax.random.key(1), target, family, objective, **options)
+    return statistics.median(times[1:])
+
+
+def regression(num_rows: int, dim: int = 20) -> ksivi.Target:
+    x = jax.random.normal(jax.random.key(0), (num_rows, dim))
+    return ksivi.Target.from_data(log_prior, log_likelihood, {"x": x, "y": x[:, 0]}, dim)
+
+
+def log_prior(beta: jax.Array) -> jax.Array:
+    return -0.5 * jnp.sum(beta**2)
+
+
+def log_likelihood(beta: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
+    # Divided by the rows, for a posterior whose width does not change with them.
+    return -0.5 * jnp.mean((batch["y"] - batch["x"] @ beta) ** 2)
+
+
+def measure(rate: float) -> dict[str, list[dict]]:
+    """Three sweeps; times with the median bandwidth and a fixed one."""
+    fixed = ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0))
+    found: dict[str, list[dict]] = {"samples": [], "dim": [], "rows": []}
+    for samples in SAMPLES:
+        target = ksivi.problems.diffusion(100).target
+        row = {"samples": samples, "median_ms": step_ms(target, ksivi.kernels.Gaussian(), samples)}
+        row |= {"fixed_ms": step_ms(target, fixed, samples)}
+        row["floor_ms"] = (network_operations(samples, 100) + pair_operations(samples, 100)) / rate * 1e3
+        found["samples"].append(_shown(row))
+    for dim in DIMS:
+        target = ksivi.problems.diffusion(dim).target
+        row = {"dim": dim, "median_ms": step_ms(target, ksivi.kernels.Gaussian(), 128)}
+        row["floor_ms"] = (network_operations(128, dim) + pair_operations(128, dim)) / rate * 1e3
+        found["dim"].append(_shown(row))
+    for rows in ROWS:
+        row = {"rows": rows, "median_ms": step_ms(regression(rows), ksivi.kernels.Gaussian(), 128)}
+        # The score of a sample is two products with all rows, and its derivative two more.
+        row["floor_ms"] = (network_operations(128, 20) + 2 * 256 * rows * 20 * 4) / rate * 1e3
+        found["rows"].append(_shown(row))
+    return found
+
+
+def _shown(row: dict) -> dict:
+    print("  ".join(f"{name} {value:10.4g}" for name, value in row.items()), flush=True)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    rate = matmul_rate()
+    print(f"{jax.devices()[0].device_kind}: {rate / 1e9:.0f} GFLOP/s in a large product", flush=True)
+    record = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "jax": jax.__version__, "flops": rate}
+    record |= measure(rate)
+    if options.out:
+        options.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""`docs/benchmarks.md` and its figures, from the records alone: `python -m benchmarks.page`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ksivi.report.figures import dress
+from ksivi.report.style import FAINT, panels, save
+
+RECORDS, DOCS = Path("benchmarks/records"), Path("docs")
+DEVICES = {"two-cores": "two CPU cores", "h200": "one H200"}
+SWEEPS = {"samples": "samples N, d = 100", "dim": "dimension d, N = 128", "rows": "rows of data, N = 128, d = 20"}
+
+
+def read(name: str) -> dict[str, Any] | None:
+    path = RECORDS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def steps() -> str:
+    """Milliseconds a step, on a CPU beside the PyTorch translation, in the same run."""
+    parts = []
+    if cpu := read("step-two-cores"):
+        names = ["ksivi", "fast_key", "8_seeds"]
+        heads = ["d", "PyTorch", "ksivi", "ratio", "with `fast_key`", "ratio", "8 seeds at once, per seed", "ratio"]
+        rows = [
+            [dim, f"{row['torch_ms']:.1f}"]
+            + [cell for name in names for cell in (f"{row[f'{name}_ms']:.2f}", f"**{row[f'{name}_ratio']:.1f}**")]
+            for dim, row in cpu["steps"].items()
+        ]
+        parts.append(f"Two CPU cores ({cpu['machine']}, jax {cpu['jax']}):\n\n" + table(heads, rows))
+    if gpu := read("step-h200"):
+        seeds = next(name for name in gpu["steps"]["100"] if name.endswith("_seeds"))
+        rows = [[dim, f"{row['ksivi_ms']:.3f}", f"{row[seeds]:.3f}"] for dim, row in gpu["steps"].items()]
+        heads = ["d", "ksivi", f"{seeds.split('_')[2]} seeds at once, all"]
+        parts.append(f"One {gpu['device']} (jax {gpu['jax']}):\n\n" + table(heads, rows))
+    return "\n".join(parts)
+
+
+def methods() -> str:
+    """Each method's step relative to KSIVI's."""
+    found = {DEVICES[name]: record for name in DEVICES if (record := read(f"methods-{name}"))}
+    names = list(next(iter(found.values()))["methods"]["100"])
+    rows = []
+    for name in names:
+        ratios = [record["methods"]["100"][name] for record in found.values()]
+        paper = ratios[0]["paper_ratio"]
+        rows.append([name, *(f"{one['ratio']:.2f}" for one in ratios), "" if paper is None else f"{paper:.2f}"])
+    return table(["method", *found, "the paper"], rows)
+
+
+def growth(device: str) -> str:
+    """A figure of the three sweeps, with the floor drawn in."""
+    record = read(f"growth-{device}")
+    if record is None:
+        return ""
+    figure, axes = panels(1, 3, 3.2)
+    for axis, (sweep, title) in zip(axes[0], SWEEPS.items(), strict=True):
+        rows = record[sweep]
+        at = [row[sweep] for row in rows]
+        axis.loglog(at, [row["median_ms"] for row in rows], "o-", color="#0072b2", label="median bandwidth")
+        if "fixed_ms" in rows[0]:
+            axis.loglog(at, [row["fixed_ms"] for row in rows], "s-", color="#56b4e9", label="fixed bandwidth")
+        axis.loglog(at, [row["floor_ms"] for row in rows], "--", color=FAINT, label="matrix products alone")
+        dress(axis, title)
+    axes[0][0].set_ylabel("milliseconds a step")
+    axes[0][0].legend(frameon=False, fontsize=8)
+    path = DOCS / f"growth-{device}.png"
+    save(figure, path)
+    return f"""### On {DEVICES[device]}
+
+![Milliseconds a step against samples, dimension and rows, above the floor of matrix products]({path.name})
+
+The floor is the operations of the matrix products at the rate of a large one, {record["flops"] / 1e9:,.0f} GFLOP/s in
+the same run (jax {record["jax"]}).
+"""
+
+
+def rows_on_disk() -> str:
+    record = read("rows-two-cores")
+    if record is None:
+        return ""
+    low, _, high = record["widths"]
+    return f"""`python -m benchmarks.rows`: {record["rows"]:,} rows of a regression with 20 coefficients,
+{record["bytes"] / 1e9:.1f} GB in a memory map, two CPU cores. {record["seconds"]:.0f} s to read all rows four times for
+the control variate and to train; at most **{record["peak_anonymous_gib"]:.2f} GiB** of memory of its own; means within
+**{record["worst_mean_in_sd"]:.3f}** standard deviations of the closed form, widths {low:.2f} to {high:.2f} of it.
+"""
+
+
+def page() -> str:
+    return f"""# How fast
+
+Made by `python -m benchmarks.page` from the records in `benchmarks/records`; each section names the command that makes
+its own.
+
+## A step
+
+`python -m benchmarks.step`: vanilla KSIVI on the conditioned diffusion, N = 128, network [100, 128, 128, d],
+milliseconds a step. PyTorch is a direct translation of the paper's Algorithm 1, run in turns with ours.
+
+{steps()}
+## Methods
+
+`python -m benchmarks.step --methods all`: a step of each method at the paper's settings for d = 100, relative to
+KSIVI's.
+
+{methods()}
+## How it grows
+
+`python -m benchmarks.growth`
+
+{growth("two-cores")}
+{growth("h200")}
+## More rows than memory
+
+{rows_on_disk()}"""
+
+
+if __name__ == "__main__":
+    (DOCS / "benchmarks.md").write_text(page())
