@@ -23,7 +23,9 @@ METHODS_AND_PROBLEMS = {
     "problems",
 }
 ALLOWED = {
-    "targets": set(),
+    "rows": set(),
+    "keys": set(),
+    "targets": {"rows"},
     "kernels": set(),
     "families": set(),
     "export": {"targets", "families"},
@@ -37,12 +39,14 @@ ALLOWED = {
     "diagnostics": {"targets", "kernels", "families", "posterior", "objectives"},
     "metrics": {"kernels"},
     "problems": {"targets", "metrics", "mcmc", "families"},
-    "comparison": METHODS_AND_PROBLEMS,
+    "executors": set(),
+    "comparison": METHODS_AND_PROBLEMS | {"executors"},
     "auto": {"posterior", "targets", "families", "objectives", "training", "diagnostics"},
     "report": {"targets", "export", "posterior", "diagnostics", "record"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
-    "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report"},
-    "cli": {"demo", "comparison", "problems", "report", "training", "paper", "auto", "export", "record", "targets"},
+    "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report", "executors"},
+    "cli": {"demo", "comparison", "problems", "report", "training", "paper", "auto", "export", "record", "targets"}
+    | {"executors"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -16,6 +16,7 @@ from ksivi.paper.cells import where
 from ksivi.paper.estimators import Estimators
 from ksivi.paper.measures import floors, measuring_key, rounded
 from ksivi.paper.networks import SampledNetworks, Setup, TrainedNetworks
+from ksivi.paper.records import make_record
 from ksivi.paper.training import Sampling, Training
 
 TINY = Plan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
@@ -254,7 +255,7 @@ def test_numbers_are_written_shortly_and_never_as_nan():
 def test_list_shows_what_is_finished(tmp_path, capsys):
     cell = paper.EXPERIMENTS["student-t"]("smoke")[0]
     folder = paper.Folder(tmp_path / "smoke")
-    folder.finish(cell, tiny(snapshots=()).train(), {"rows": []}, 0.0)
+    folder.finish(cell, make_record(cell, tiny(snapshots=()).train(), {"rows": []}, 0.0))
     code, shown = main(capsys, "list", "--preset", "smoke", "--out", tmp_path)
     assert code == 0
     assert [line.split()[:3] for line in shown.out.splitlines() if "student-t" in line] == [["student-t", "6", "1"]]

@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,13 +37,27 @@ def register(cls: Class) -> Class:
 
 def write(path: str | os.PathLike, module: eqx.Module) -> None:
     """Writes the module, or raises `ValueError` naming the part that cannot be saved."""
+    content = pack(module)
+    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir():
+        raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
+    Path(path).write_bytes(content)
+
+
+def pack(module: eqx.Module) -> bytes:
+    """What `write` writes."""
     tensors: Tensors = {}
     structure = json.dumps(_encode(module, type(module).__name__.lower(), tensors), sort_keys=True)
     header = {"format": str(FORMAT), "structure": structure}
     header["sha256"] = _digest(header, tensors)
-    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir():
-        raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
-    Path(path).write_bytes(safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)}))
+    return safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)})
+
+
+def unpack(content: bytes) -> Any:
+    """The module that `pack` packed, with all that `read` checks."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "packed.safetensors"
+        path.write_bytes(content)
+        return read(path)
 
 
 def read(path: str | os.PathLike) -> Any:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from .._checks import as_choice, as_count
+from ..executors import send_modules_of
+from .executors import ExecutorName, Scheduler, Workers, chosen_executor
 from .shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
@@ -27,6 +29,9 @@ def compare(
     seed: Annotated[int, typer.Option(help="Seed of the methods' randomness.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("compare"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    executor: ExecutorName = "local",
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Run methods side by side on a problem, and measure how far their draws are from the truth.
 
@@ -39,38 +44,52 @@ def compare(
     \b
     Examples: ksivi compare banana --methods ksivi,sivi,nuts
               ksivi compare diffusion --dim 50 --preset paper
+              ksivi compare waveform --executor dask --workers 4
               ksivi compare model.py:log_density --dim 3
     """
     import jax
 
     from .. import comparison
-    from ..training import ProgressBar
 
     require_seed(seed)
+    place = chosen_executor(executor, workers, scheduler)
     as_choice(preset, "--preset", comparison.PRESETS)
     names = _method_names(methods, comparison.METHODS)
     chosen = _problem(problem, dim, data)
+    if executor == "dask" and ":" in problem:
+        send_modules_of(Path(problem.rpartition(":")[0]).parent)
     figure = folder(out) / f"{_as_file_name(chosen.name)}.png"
     truth_key, key = jax.random.split(jax.random.key(seed))
-    bars = {name: ProgressBar(f"{name:<8}") for name in names}
+    bars = _bars(names)
     done: list = []
     interrupted = False
     try:
-        truth = comparison.know_truth(truth_key, chosen)
-        for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=lambda n: [bars[n]]):
-            done.append(result)
-            bars[result.name].close()
-            interrupted = result.status.kind == "interrupted"
+        with place:
+            truth = comparison.know_truth(truth_key, chosen)
+            watch = lambda name: [bars[name]]  # noqa: E731
+            for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=watch, executor=place):
+                done.append(result)
+                interrupted = result.status.kind == "interrupted"
     except RuntimeError as error:
         fail(error, NOT_TRUSTED)
     except KeyboardInterrupt:
         interrupted = True
     finally:
-        for bar in bars.values():
-            bar.close()
+        bars[names[0]].close()
     if done:
+        done.sort(key=lambda result: names.index(result.name))
         _show_comparison(chosen, truth, done, figure, as_json)
     raise typer.Exit(INTERRUPTED if interrupted else 0)
+
+
+def _bars(names: list[str]) -> dict:
+    """A bar a method, all on one display: methods may run at once, and two displays would write over each other."""
+    from ..training import ProgressBar
+
+    bars = {name: ProgressBar(f"{name:<8}") for name in names}
+    for bar in bars.values():
+        bar._bar = bars[names[0]]._bar
+    return bars
 
 
 def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) -> None:

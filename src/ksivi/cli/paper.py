@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._checks import as_choice
+from .executors import ExecutorName, Scheduler, Workers, chosen_executor
 from .shared import BAD_INPUT, INTERRUPTED, folder, notes
 
 app = typer.Typer(help="Run the paper's experiments, and make the report from their records.", no_args_is_help=True)
@@ -29,23 +30,29 @@ def run(
     train_only: Annotated[bool, typer.Option("--train-only", help="Measure later, perhaps elsewhere.")] = False,
     measure_only: Annotated[bool, typer.Option("--measure-only", help="Measure what is trained already.")] = False,
     out: Out = Path("results"),
+    executor: ExecutorName = "local",
+    workers: Workers = None,
+    scheduler: Scheduler = None,
 ) -> None:
     """Run experiments. Finished cells are kept, so a run that was stopped goes on where it was.
 
     Data come from the folder KSIVI_DATA, or are downloaded; a cell whose data cannot be had is named at the end, and
-    the exit code is then 2.
+    the exit code is then 2. With --executor dask several cells run at once; this process alone writes their records.
 
     \b
     Examples: ksivi paper run all --preset smoke
+              ksivi paper run toys --executor dask --workers 4
               ksivi paper run diffusion --only 100-released
     """
     from .. import paper
 
+    chosen = chosen_executor(executor, workers, scheduler)
     cells = _cells(experiments, preset, only, without)
     place = paper.Folder(folder(out / preset))
     notes.print(f"{len(cells)} cells, records in {place.path}", highlight=False)
     try:
-        done = paper.run(cells, place, train=not measure_only, measure=not train_only, tell=_tell)
+        with chosen:
+            done = paper.run(cells, place, train=not measure_only, measure=not train_only, tell=_tell, executor=chosen)
     except KeyboardInterrupt:
         notes.print("interrupted: finished cells are kept, run again to go on", highlight=False)
         raise typer.Exit(INTERRUPTED) from None

@@ -3,6 +3,8 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +12,11 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_single_key
+from ..executors import Executor, Local, Lost
 from ..metrics import sliced_wasserstein
-from ..posterior import Cost, Status
+from ..posterior import Cost, Posterior, Status
 from ..problems import AbstractProblem
-from ..training import Callback
+from ..training import Callback, Chunk, told_to_stop
 from .recipes import METHODS, recipe
 
 _NUM_COMPARED = 1_000
@@ -74,25 +77,54 @@ def compare(
     *,
     preset: str = "short",
     callbacks: Callable[[str], Sequence[Callback]] = lambda name: (),
+    executor: Executor | None = None,
 ) -> Iterator[Compared]:
-    """Runs methods one after another, and stops after one that was interrupted.
+    """Runs methods, yields each when it has ended, and stops after one that was interrupted.
 
     **Arguments:**
 
     - `methods`: names out of `METHODS`.
     - `preset`: "short", or "paper" for the paper's settings.
-    - `callbacks`: name ↦ callbacks of that method's run.
+    - `callbacks`: name ↦ callbacks of that method's run. They see how far it is, and no posteriors, which may be
+        elsewhere; their answers are heard where the run is in this process.
+    - `executor`: where methods run; in this process, one after another, unless given.
     """
-    for name in methods:
+    heard = lambda name, chunk: told_to_stop(callbacks(name), chunk)  # noqa: E731
+    task = _Match(key, problem, truth, preset)
+    with closing((executor or Local()).run(task, methods, heard)) as results:
+        for name, result in results:
+            found = _could_not_run(name, result.reason) if isinstance(result, Lost) else result
+            yield found
+            if found.status.kind == "interrupted":
+                return
+
+
+@dataclasses.dataclass(frozen=True)
+class _Match:
+    """A method against the truth of a problem, as a task."""
+
+    key: PRNGKeyArray
+    problem: AbstractProblem
+    truth: Truth
+    preset: str
+
+    def __call__(self, name: str, tell: Callable[[Chunk], Any]) -> Iterator[Compared]:
         # A method's key depends on its name, so that it does the same in any company.
-        run_key, draw_key, metric_key = jax.random.split(jax.random.fold_in(key, METHODS.index(name)), 3)
+        run_key, draw_key, metric_key = jax.random.split(jax.random.fold_in(self.key, METHODS.index(name)), 3)
+        watch = lambda chunk: tell(dataclasses.replace(chunk, posteriors=_elsewhere))  # noqa: E731
         try:
-            fit = recipe(name, problem, preset).fit(run_key, problem, callbacks(name))
+            fit = recipe(name, self.problem, self.preset).fit(run_key, self.problem, [watch])
         except ValueError as error:
-            yield Compared(name, Status("not trusted", f"it could not run: {error}"), Cost(0.0, 0, 0), None, math.inf)
-            continue
-        samples = redraw(draw_key, fit.posterior.sample, len(truth.blocks))
-        distance = float(np.mean(sliced_distances(metric_key, samples, truth.blocks)))
-        yield Compared(name, fit.status, fit.cost, np.asarray(samples[0]), distance)
-        if fit.status.kind == "interrupted":
+            yield _could_not_run(name, str(error))
             return
+        samples = redraw(draw_key, fit.posterior.sample, len(self.truth.blocks))
+        distance = float(np.mean(sliced_distances(metric_key, samples, self.truth.blocks)))
+        yield Compared(name, fit.status, fit.cost, np.asarray(samples[0]), distance)
+
+
+def _could_not_run(name: str, reason: str) -> Compared:
+    return Compared(name, Status("not trusted", f"it could not run: {reason}"), Cost(0.0, 0, 0), None, math.inf)
+
+
+def _elsewhere() -> list[Posterior]:
+    raise RuntimeError("callbacks of a comparison see no posteriors: their run may be in another process")

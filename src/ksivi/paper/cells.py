@@ -85,6 +85,10 @@ class Runs(eqx.Module):
     device: str
     notes: str = "{}"
 
+    def __reduce__(self) -> tuple:
+        """Between processes they travel as the file that they leave, without the targets and their code."""
+        return _archive.unpack, (_archive.pack(self),)
+
 
 class Cell(abc.ABC):
     """One cell. Subclasses are frozen dataclasses of plain values: the spec is what they hold."""

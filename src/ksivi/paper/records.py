@@ -41,27 +41,11 @@ class Folder:
         path = self._path(cell, "trained", "safetensors")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)
-        _archive.write(path, runs)
+        _replace(path, _archive.pack(runs))
         _write(path.with_suffix(".json"), plain(cell.training_spec))
 
-    def finish(self, cell: Cell, runs: Runs, numbers: dict[str, Any], measuring: float) -> None:
+    def finish(self, cell: Cell, record: dict[str, Any]) -> None:
         """Writes the record."""
-        record = {
-            "experiment": cell.experiment,
-            "cell": cell.name,
-            "spec": cell.spec,
-            "numbers": numbers,
-            "status": list(runs.status),
-            "notes": json.loads(runs.notes),
-            "seconds": {
-                "training": round(runs.seconds, 2),
-                "a_step": float(f"{runs.seconds_a_step:.4g}"),
-                "measuring": round(measuring, 2),
-            },
-            "device": runs.device,
-            "versions": versions(),
-            "finished": time.strftime("%Y-%m-%d", time.gmtime()),
-        }
         _write(self._path(cell, "records", "json"), record)
 
     def records(self) -> list[dict[str, Any]]:
@@ -70,6 +54,26 @@ class Folder:
 
     def _path(self, cell: Cell, kind: str, suffix: str) -> Path:
         return self.path / kind / cell.experiment / f"{cell.name}.{suffix}"
+
+
+def make_record(cell: Cell, runs: Runs, numbers: dict[str, Any], measuring: float) -> dict[str, Any]:
+    """The record of a cell that was measured in this process, whose packages it names."""
+    return {
+        "experiment": cell.experiment,
+        "cell": cell.name,
+        "spec": cell.spec,
+        "numbers": numbers,
+        "status": list(runs.status),
+        "notes": json.loads(runs.notes),
+        "seconds": {
+            "training": round(runs.seconds, 2),
+            "a_step": float(f"{runs.seconds_a_step:.4g}"),
+            "measuring": round(measuring, 2),
+        },
+        "device": runs.device,
+        "versions": versions(),
+        "finished": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
 
 
 def versions() -> dict[str, str]:
@@ -99,9 +103,14 @@ def plain(value: Any) -> Any:
 
 
 def _write(path: Path, value: Any) -> None:
-    """Writes a file whole or not at all: a line a key, short lists on one line."""
+    """A line a key, short lists on one line."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(part)}" for key, part in value.items())
+    _replace(path, ("{\n" + lines + "\n}\n").encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all."""
     draft = path.with_suffix(f".{os.getpid()}.tmp")
-    draft.write_text("{\n" + lines + "\n}\n")
+    draft.write_bytes(content)
     os.replace(draft, path)
