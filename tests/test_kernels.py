@@ -85,6 +85,8 @@ def test_bandwidth_is_one_where_the_median_is_zero():
 
 SPREADS = {
     "smooth": lambda rng: rng.exponential(size=(13, 11)),
+    "small": lambda rng: 1e-30 * rng.exponential(size=(13, 11)),
+    "large": lambda rng: 1e30 * rng.exponential(size=(13, 11)),
     "ties": lambda rng: np.floor(3 * rng.exponential(size=(13, 11))),
     "two clumps": lambda rng: np.where(
         rng.random((13, 11)) < 0.5, 1 + rng.random((13, 11)), 1e4 + rng.random((13, 11))
@@ -95,13 +97,11 @@ SPREADS = {
 
 
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
-@pytest.mark.parametrize("scale", [1e-12, 1.0, 1e12])
 @pytest.mark.parametrize("kind", SPREADS)
-def test_median_is_exact_for_any_spread(monkeypatch, backend, scale, kind, dtype):
+def test_median_is_exact_for_any_spread(monkeypatch, backend, kind, dtype):
     """By the search of a CPU and the digits of a GPU: they depend on the backend's name alone."""
     monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: backend)
-    jax.clear_caches()
-    values = jnp.asarray(scale * SPREADS[kind](np.random.default_rng(0)), dtype)
+    values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
     rows = jnp.arange(13, dtype=dtype)[:, None]
     look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
     found = median.lower_median(look_up, rows, jnp.zeros((11, 1), dtype))
@@ -143,8 +143,9 @@ def test_tiles_equal_one_block(monkeypatch, name, group, x64):
         return pair_mean(kernel.gram, x, jnp.sin(x), y, jnp.cos(y), group)
 
     whole = jax.jit(jax.value_and_grad(value))(x)
-    for tile in (1, 21 * 4):
+    for tile, stored in ((21 * 4, 0), (21 * 4, 2**25)):
         monkeypatch.setattr(pairwise, "TILE", tile)
+        monkeypatch.setattr(median, "_STORED", stored)
         jax.clear_caches()
         tiled = jax.jit(jax.value_and_grad(value))(x)
         np.testing.assert_allclose(tiled[0], whole[0], rtol=1e-11)

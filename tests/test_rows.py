@@ -148,6 +148,7 @@ def trained(data, **options):
     )
 
 
+@pytest.mark.slow
 def test_training_from_the_host_finds_the_posterior(data):
     mean, sd = exact(data)
     draws = np.asarray(trained(data).posterior.sample(jax.random.key(3), 20_000))

@@ -51,7 +51,9 @@ def whole(array: Array) -> Array:
 
 def spread(array: Array) -> Array:
     """An argument of a program: on every device of the mesh, unless it is there already."""
-    if not _names() or isinstance(array, jax.core.Tracer) or array.sharding.device_set == set(_mesh().devices.flat):
+    if not _names() or isinstance(array, jax.core.Tracer):
+        return array
+    if isinstance(array, jax.Array) and array.sharding.device_set == set(_mesh().devices.flat):
         return array
     return jax.device_put(array, NamedSharding(_mesh(), PartitionSpec()))
 
@@ -71,7 +73,7 @@ def on_one_device(tree: Tree) -> Tree:
 
 
 def _first(array: Array) -> Array:
-    many = len(array.sharding.device_set) > 1
+    many = isinstance(array, jax.Array) and len(array.sharding.device_set) > 1
     return array.addressable_shards[0].data if many and array.is_fully_replicated else array
 
 

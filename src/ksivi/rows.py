@@ -20,7 +20,7 @@ class Rows:
 
     Each epoch has every row once, in an order of its own. Blocks of consecutive rows are shuffled, and then the rows of
     a pool of blocks among each other, so that a minibatch has rows from `pool` random places. With `block_size=1` the
-    order of rows is uniformly random, and so are the places on disk that are read.
+    order of rows is uniformly random, and so are the places on disk that are read. Runs of a batch of keys share rows.
 
     **Arguments:**
 

@@ -3,7 +3,6 @@
 from .logs import JSONLines, TensorBoard
 from .progress import ProgressBar, wanted
 from .run import Callback, Chunk, Run, told_to_stop
-from .start import divided
 from .train import train
 from .trouble import Trouble, early_ratio, find_trouble
 
@@ -15,7 +14,6 @@ __all__ = [
     "Run",
     "TensorBoard",
     "Trouble",
-    "divided",
     "early_ratio",
     "find_trouble",
     "told_to_stop",

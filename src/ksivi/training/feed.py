@@ -14,11 +14,16 @@ _FED_BYTES = 2**26
 
 
 class Feeder:
-    """The rows of each step, which depend on the key and the step alone."""
+    """The rows of each step, which depend on the key and the step alone; runs of a batch of keys share them.
+
+    **Arguments:**
+
+    - `key`: that of the steps, which fold their number into it; that of the rows has a number which no step has.
+    """
 
     def __init__(self, key: PRNGKeyArray, target: Target, objective: AbstractObjective):
         first = key if key.ndim == 0 else key[0]
-        self.seed = int(jax.random.bits(first))
+        self.seed = int(jax.random.bits(jax.random.fold_in(first, 2**32 - 1)))
         self.source = feed_of(target).source  # type: ignore[union-attr]
         self.rows_a_step = target.density.batch_size * objective.num_minibatches  # type: ignore[attr-defined]
         self._reader = ThreadPoolExecutor(max_workers=1)

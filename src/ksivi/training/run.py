@@ -86,7 +86,7 @@ class Run:
         )
         self._require_dim(params)
         self.feeder = (
-            None if feed_of(self.problem.target) is None else Feeder(key, self.problem.target, shared["objective"])
+            None if feed_of(self.problem.target) is None else Feeder(self.key, self.problem.target, shared["objective"])
         )
         self.state = self._each(initial_state, inner_key, params)
         if resume is not None:
