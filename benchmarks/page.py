@@ -81,6 +81,11 @@ the same run (jax {record["jax"]}).
 """
 
 
+def all_growth() -> str:
+    parts = [part for device in DEVICES if (part := growth(device))]
+    return "\n".join(["## How it grows\n\n`python -m benchmarks.growth`\n", *parts, ""]) if parts else ""
+
+
 def rows_on_disk() -> str:
     record = read("rows-two-cores")
     if record is None:
@@ -111,13 +116,7 @@ milliseconds a step. PyTorch is a direct translation of the paper's Algorithm 1,
 KSIVI's.
 
 {methods()}
-## How it grows
-
-`python -m benchmarks.growth`
-
-{growth("two-cores")}
-{growth("h200")}
-## More rows than memory
+{all_growth()}## More rows than memory
 
 {rows_on_disk()}"""
 
