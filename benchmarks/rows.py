@@ -7,7 +7,6 @@ memory is RssAnon, what the process itself holds; pages of the map belong to the
 import argparse
 import json
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -18,28 +17,10 @@ import optax
 
 import ksivi
 
+from .memory import MemoryPeak
+
 DIM = 20
 _BLOCK = 2**18
-
-
-class AnonymousPeak:
-    """The most anonymous memory of this process, looked at every few milliseconds."""
-
-    def __enter__(self) -> "AnonymousPeak":
-        self._done, self.peak = threading.Event(), 0
-        self._watcher = threading.Thread(target=self._watch)
-        self._watcher.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._done.set()
-        self._watcher.join()
-
-    def _watch(self) -> None:
-        while not self._done.wait(0.02):
-            lines = Path("/proc/self/status").read_text().splitlines()
-            found = next(line for line in lines if line.startswith("RssAnon"))
-            self.peak = max(self.peak, int(found.split()[1]) * 1024)
 
 
 def write(path: Path, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -91,7 +72,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     num_rows = int(options.gigabytes * 1e9 / 4 / (DIM + 1))
-    with tempfile.TemporaryDirectory() as folder, AnonymousPeak() as memory:
+    with tempfile.TemporaryDirectory() as folder, MemoryPeak("RssAnon") as memory:
         path, began = Path(folder) / "rows.npy", time.perf_counter()
         mean, sd = write(path, num_rows)
         wrote, began = time.perf_counter() - began, time.perf_counter()

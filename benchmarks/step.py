@@ -14,7 +14,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 
@@ -24,6 +23,8 @@ import numpy as np
 import optax
 
 import ksivi
+
+from .memory import MemoryPeak
 
 N, HIDDEN = 128, (128, 128)
 METHODS = {
@@ -131,41 +132,13 @@ def compare_methods(dims: list[int], names: list[str], steps: int, rounds: int) 
     return record
 
 
-class ResidentPeak:
-    """How far this process grew, by looking at its resident memory every few milliseconds."""
-
-    def __enter__(self) -> "ResidentPeak":
-        self._done, self._start = threading.Event(), self._resident()
-        self._peak = self._start
-        self._watcher = threading.Thread(target=self._watch)
-        self._watcher.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._done.set()
-        self._watcher.join()
-
-    @property
-    def growth(self) -> int:
-        return self._peak - self._start
-
-    def _watch(self) -> None:
-        while not self._done.wait(0.005):
-            self._peak = max(self._peak, self._resident())
-
-    @staticmethod
-    def _resident() -> int:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def gradient_memory(n: int = 16_384, dim: int = 100) -> dict:
     """Peak memory of one KSIVI gradient, median bandwidth included: resident on a CPU, the device's own on a GPU."""
     problem = ksivi.problems.diffusion(dim)
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim, 100, HIDDEN, log_var=-2.0)
     options = {"optimizer": optax.adam(2e-4), "chunk_size": 2}
     ksivi.train(jax.random.key(1), problem.target, family, ksivi.KSIVI(num_samples=8), num_steps=2, **options)
-    with ResidentPeak() as resident:
+    with MemoryPeak("VmRSS") as resident:
         ksivi.train(jax.random.key(1), problem.target, family, ksivi.KSIVI(num_samples=n), num_steps=2, **options)
     stats = jax.devices()[0].memory_stats()
     peak = stats["peak_bytes_in_use"] if stats else resident.growth

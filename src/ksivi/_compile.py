@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from ._sharding import spread, whole
+from ._sharding import on_every_device, whole
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -54,7 +54,7 @@ def jit(function: Function, briefly: bool = False) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays, tree, static = _split((args, kwargs))
-        arrays = jax.tree.map(spread, arrays)
+        arrays = jax.tree.map(on_every_device, arrays)
         nested = _is_nested(arrays)
         options = () if nested else _options(briefly)
         result = program(tree, static, _kinds(arrays, static), options, nested)(arrays)

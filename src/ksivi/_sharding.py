@@ -5,7 +5,7 @@ devices must tell each other, so that results are those of one device but for th
 """
 
 import contextlib
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 import equinox as eqx
 import jax
@@ -13,7 +13,6 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
 Axis = Literal["seeds", "samples", "data"]
-_AXES = ("seeds", "samples", "data")
 
 Tree = TypeVar("Tree")
 
@@ -24,7 +23,7 @@ def as_mesh(mesh: Any) -> Mesh | None:
         return None
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh must be a jax.sharding.Mesh, such as jax.make_mesh((2,), ("samples",)), got {mesh!r}')
-    if unknown := [name for name in mesh.axis_names if name not in _AXES]:
+    if unknown := [name for name in mesh.axis_names if name not in get_args(Axis)]:
         raise ValueError(f"mesh must have axes named seeds, samples or data, got {', '.join(map(repr, unknown))}")
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
 
@@ -49,7 +48,7 @@ def whole(array: Array) -> Array:
     return _constrain(array, PartitionSpec()) if _names() else array
 
 
-def spread(array: Array) -> Array:
+def on_every_device(array: Array) -> Array:
     """An argument of a program: on every device of the mesh, unless it is there already."""
     if not _names() or isinstance(array, jax.core.Tracer):
         return array
