@@ -1,3 +1,5 @@
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +17,7 @@ from ksivi.kernels import (
     Riesz,
     Sum,
     median,
+    one_block,
     pair_mean,
     pairwise,
     stein_gram,
@@ -96,11 +99,13 @@ SPREADS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+@pytest.mark.parametrize("way", ["search", "digits", "one block"])
 @pytest.mark.parametrize("kind", SPREADS)
-def test_median_is_exact_for_any_spread(monkeypatch, backend, kind, dtype):
-    """By the search of a CPU and the digits of a GPU: they depend on the backend's name alone."""
-    monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: backend)
+def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
+    """By the search of a CPU and by both ways of a GPU, its block of threads interpreted."""
+    monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "cpu" if way == "search" else "gpu")
+    monkeypatch.setattr(median, "_IN_ONE_BLOCK", 13 * 11 if way == "one block" else 0)
+    monkeypatch.setattr(one_block, "select", functools.partial(one_block.select, interpret=True))
     values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
     rows = jnp.arange(13, dtype=dtype)[:, None]
     look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
@@ -150,6 +155,15 @@ def test_tiles_equal_one_block(monkeypatch, name, group, x64):
         tiled = jax.jit(jax.value_and_grad(value))(x)
         np.testing.assert_allclose(tiled[0], whole[0], rtol=1e-11)
         np.testing.assert_allclose(tiled[1], whole[1], rtol=1e-9, atol=1e-14)
+
+
+def test_a_gradient_in_tiles_takes_six_matrix_products(monkeypatch):
+    """⟨x, y⟩ and ⟨f, g⟩, and two for the gradient of each: none is computed a second time for the backward pass."""
+    monkeypatch.setattr(pairwise, "TILE", 21 * 7)
+    x, y = (jnp.asarray(a) for a in points(6, 21, 21))
+    value = lambda x, y: pair_mean(Gaussian(Fixed(2.0)).gram, x, jnp.sin(x), y, jnp.cos(y))  # noqa: E731
+    jaxpr = jax.make_jaxpr(jax.grad(value, argnums=(0, 1)))(x, y)
+    assert str(jaxpr).count("dot_general[") == 6
 
 
 @every_kernel

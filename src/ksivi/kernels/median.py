@@ -15,6 +15,8 @@ from .select import Keys, count_below, integer_like, rank_threshold, sortable
 
 _STORED = 2**25
 """Pairs whose spreads are kept from pass to pass. Those of more are computed anew in each."""
+_IN_ONE_BLOCK = 2**15
+"""Pairs that the registers of one block of a GPU's threads can hold."""
 
 Carry = TypeVar("Carry")
 
@@ -47,6 +49,8 @@ def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], gr
     if size > 2**32:
         raise ValueError(f"the median of {size:,} pairs is out of range: at most 2**32 pairs")
     largest = jnp.asarray(jnp.iinfo(integer_like(x.dtype)).max, integer_like(x.dtype))
+    if jax.default_backend() == "gpu" and len(x) * m <= _IN_ONE_BLOCK:
+        return _by_one_block(spread, x, y, group)
 
     is_stored = len(x) * m <= _STORED
     rows = (jnp.arange(len(x)), sortable(spread(x, y)) if is_stored else x)
@@ -70,6 +74,17 @@ def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], gr
     nowhere = jnp.zeros((), int)
     not_below = lambda keys: jnp.where(keys < threshold, largest, keys)  # noqa: E731
     return fold(lambda best, keys, rows: _smaller(best, not_below(keys), rows), _Entry(largest, nowhere, nowhere))
+
+
+def _by_one_block(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> _Entry:
+    """The median of few pairs on a GPU, in one launch."""
+    from .one_block import select  # imports Pallas, which takes a while
+
+    m, size = len(y), num_pairs(len(x), len(y), group)
+    keys, where = sortable(spread(x, y)), counted(jnp.arange(len(x)), m, group)
+    keys = keys if where is None else jnp.where(where, keys, jnp.iinfo(keys.dtype).max)
+    key, place = select(keys, (size - 1) // 2, size)
+    return _Entry(key, place // m, place % m)
 
 
 def _widened(ends: tuple[Scalar, Scalar], keys: Keys, largest: Scalar) -> tuple[Scalar, Scalar]:

@@ -1,5 +1,6 @@
 """Exact order statistics by counting, without a sort."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -44,51 +45,49 @@ def rank_threshold(count_below: Count, lowest: Scalar, highest: Scalar, rank: in
     - `rank`, `size`: the rank that is wanted, of how many keys.
     """
     if jax.default_backend() == "cpu" or size > _DIGITS_UP_TO:
-        return _by_interpolation(count_below, lowest, highest, rank, size)
+        return by_interpolation(lambda at: count_below(at[None])[0], lowest, highest, rank, size)
     return _by_digits(count_below, lowest.dtype, rank, size)
 
 
 class _Search(NamedTuple):
-    """low ≤ the answer < high; how far the counts there are below and above the rank; the end that moved last."""
+    """low ≤ the answer < high; how far the counts there are below and above the rank; whether low moved last (0, 1)."""
 
     low: Scalar
     high: Scalar
     below: Scalar
     above: Scalar
-    moved_low: Scalar
+    low_moved: Scalar
     passes: Scalar
 
 
-def _by_interpolation(count_below: Count, lowest: Scalar, highest: Scalar, rank: int, size: int) -> Scalar:
+def by_interpolation(
+    count_below: Callable[[Scalar], Scalar], lowest: Scalar, highest: Scalar, rank: int, size: int
+) -> Scalar:
     """The root of count(c) − rank by false position (the Illinois rule), every fourth pass halving the bracket.
 
     Some nine passes for keys that are spread smoothly, where bits one by one are 31; at most 4 · 31 for any.
     """
     integer, real = lowest.dtype, jnp.dtype(f"float{8 * lowest.dtype.itemsize}")
+    number = functools.partial(jnp.asarray, dtype=real)  # for GPU kernels, which do not promote
 
     def unsettled(s: _Search) -> Array:
         return (s.below > 0) & (s.high - s.low > 1)
 
     def narrow(s: _Search) -> _Search:
-        share = jnp.where(s.passes % 4 == 3, 0.5, s.below / (s.below + s.above)).astype(real)
+        share = jnp.where(s.passes % 4 == 3, number(0.5), s.below / (s.below + s.above))
         step = (share * (s.high - s.low).astype(real)).astype(integer)
-        at = jnp.clip(s.low + step, s.low + 1, s.high - 1)
-        count = count_below(at[None])[0]
+        at = jnp.minimum(jnp.maximum(s.low + step, s.low + 1), s.high - 1)
+        count = count_below(at)
         low = count <= rank
         # An end that stays twice in a row is made to count half, or the other would creep towards the root.
-        halve = jnp.where(low == s.moved_low, 0.5, 1).astype(real)
+        halve = jnp.where(low == (s.low_moved == 1), number(0.5), number(1))
         below = jnp.where(low, (rank - count).astype(real), s.below * halve)
         above = jnp.where(low, s.above * halve, (count - rank).astype(real))
-        return _Search(jnp.where(low, at, s.low), jnp.where(low, s.high, at), below, above, low, s.passes + 1)
+        low_moved = low.astype(jnp.int32)
+        return _Search(jnp.where(low, at, s.low), jnp.where(low, s.high, at), below, above, low_moved, s.passes + 1)
 
-    start = _Search(
-        lowest,
-        highest + 1,
-        jnp.asarray(rank, real),
-        jnp.asarray(size - rank, real),
-        jnp.asarray(False),
-        jnp.zeros((), jnp.int32),
-    )
+    none = jnp.zeros((), jnp.int32)
+    start = _Search(lowest, highest + 1, number(rank), number(size - rank), none, none)
     return lax.while_loop(unsettled, narrow, start).low
 
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float, Scalar
 from .._sharding import whole
 from .base import AbstractKernel
 from .distances import squared_euclidean
-from .pairwise import counted, fold_rows, map_rows, num_pairs
+from .pairwise import counted, map_rows, num_pairs, sum_rows
 
 
 def stein_gram(
@@ -43,16 +43,16 @@ def _products(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n
 
 def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"], group: int = 1) -> Scalar:
     """Mean of the Stein kernel over the pairs of one sample: KSD², unbiased for group = 1 and a fixed bandwidth."""
-    n, y, t = len(x), whole(x), whole(s)
+    n = len(x)
 
-    def step(total: Scalar, block: tuple[Array, Array, Array]) -> Scalar:
-        index, xs, ss = block
+    def part(shared: tuple[AbstractKernel, Array, Array], block: tuple[Array, Array, Array]) -> Scalar:
+        (kernel, y, t), (index, xs, ss) = shared, block
         values = stein_gram(kernel, xs, ss, y, t)
         where = counted(index, n, group)
-        return total + jnp.sum(values if where is None else jnp.where(where, values, 0))
+        return jnp.sum(values if where is None else jnp.where(where, values, 0))
 
-    rows = (jnp.arange(n), x, s)
-    return fold_rows(step, jnp.zeros((), x.dtype), rows, n) / float(num_pairs(n, n, group))
+    total = sum_rows(part, (kernel, whole(x), whole(s)), (jnp.arange(n), x, s), n)
+    return total / float(num_pairs(n, n, group))
 
 
 def stein_direction(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"]) -> Float[Array, "n d"]:
