@@ -15,6 +15,10 @@ from jaxtyping import Array, Int, Scalar
 from .select import Keys, by_interpolation
 
 
+_A_WARP = 2**11
+"""Keys of a warp, 64 in each thread: to have fewer warps that wait for each other is worth more than to have many."""
+
+
 def select(keys: Keys, rank: int, size: int, interpret: bool = False) -> tuple[Scalar, Int[Array, ""]]:
     """The key of the given rank among the `size` that count, and where it is among all, flattened.
 
@@ -26,7 +30,7 @@ def select(keys: Keys, rank: int, size: int, interpret: bool = False) -> tuple[S
     key, place = pl.pallas_call(
         functools.partial(_kernel, rank=rank, size=size),
         out_shape=(jax.ShapeDtypeStruct((1,), keys.dtype), jax.ShapeDtypeStruct((1,), jnp.int32)),
-        compiler_params=triton.CompilerParams(num_warps=min(32, max(4, flat.size // 512))),
+        compiler_params=triton.CompilerParams(num_warps=max(1, flat.size // _A_WARP)),
         interpret=interpret,
         name="select",
     )(flat)

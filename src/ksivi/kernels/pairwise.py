@@ -106,8 +106,8 @@ def _block_sizes(rows: PyTree, num_columns: int) -> tuple[int, int, int]:
 
 
 def _tile() -> int:
-    """16 MiB of single precision on a CPU, near its caches; on a GPU 128, for products that fill it."""
-    return 2**22 if jax.default_backend() == "cpu" else 2**25
+    """16 MiB of single precision on a CPU, near its caches; on a GPU 256, for products that fill it."""
+    return 2**22 if jax.default_backend() == "cpu" else 2**26
 
 
 def num_pairs(n: int, m: int, group: int) -> int:

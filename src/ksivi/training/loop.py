@@ -132,7 +132,7 @@ def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: in
 
 def _unroll() -> int:
     """Steps written out in the loop's body: on a GPU each turn of a loop costs 5 µs, on a CPU nothing to speak of."""
-    return 1 if jax.default_backend() == "cpu" else 5
+    return 1 if jax.default_backend() == "cpu" else 4
 
 
 def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:
