@@ -1,9 +1,9 @@
-"""Runs of `train` on one device and on a mesh, in a process of its own: the number of devices is fixed at its start.
+"""Runs on one device and on a mesh, in a process of its own: the number of devices is fixed at its start.
 
     python on_devices.py CASES NUM_DEVICES [PROCESS_ID PORT]
 
-Prints the losses of the cases, whose names are separated by commas, as JSON. With a process id it is one of two
-processes, which share a mesh.
+Prints the losses of the cases (of `fit`, means and widths), whose names are separated by commas, as JSON. With a
+process id it is one of two processes, which share a mesh.
 """
 
 import json
@@ -46,6 +46,11 @@ CASES = {
 
 
 def losses(name, precision, mesh):
+    if name == "fit":
+        draws = ksivi.fit(jax.random.key(3), regression(), num_steps=600, mesh=mesh).posterior.sample(
+            jax.random.key(4), 4_000
+        )
+        return [*map(float, jnp.mean(draws, axis=0)), *map(float, jnp.std(draws, axis=0))]
     make, objective, _ = CASES[name]
     target = make()
     family = ksivi.SemiImplicit.mlp(jax.random.key(1), target.dim, mixing_dim=10, hidden=(16, 16), log_var=-2.0)
@@ -56,7 +61,7 @@ def losses(name, precision, mesh):
 
 
 def mesh_of(name):
-    axes = CASES[name][2]
+    axes = ("data",) if name == "fit" else CASES[name][2]
     shape = (jax.device_count(),) if len(axes) == 1 else (2, jax.device_count() // 2)
     return jax.make_mesh(shape, axes)
 
@@ -68,7 +73,7 @@ def main():
         process, port = distributed
         jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=process)
     found = {}
-    for precision in STEPS:
+    for precision in ["float32"] if names == ["fit"] else STEPS:
         with jax.enable_x64(precision == "float64"):
             for name in names:
                 found[f"{name} {precision}"] = {"mesh": losses(name, precision, mesh_of(name))}

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -15,6 +16,7 @@ import pytest
 
 import ksivi
 import on_devices
+from ksivi import _sharding
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
 CASES = [
@@ -40,6 +42,28 @@ def test_two_processes_give_the_losses_of_one_device(name, precision):
     np.testing.assert_allclose(first["mesh"], one, rtol=TOLERANCE[precision])
 
 
+@pytest.mark.slow
+def test_fit_on_two_devices_and_on_two_processes_gives_the_posterior_of_one():
+    found = finished([start("fit", 2)])[0]["fit float32"]
+    posterior_sd = 0.11
+    np.testing.assert_allclose(found["mesh"], found["one"], atol=0.1 * posterior_sd)
+    first, second = (found["fit float32"]["mesh"] for found in on_two_processes("fit"))
+    assert first == second
+    np.testing.assert_allclose(first, found["one"], atol=0.1 * posterior_sd)
+
+
+def test_fit_refuses_as_many_virtual_devices_as_threads(monkeypatch):
+    """They would wait for each other for good."""
+    monkeypatch.setenv("NPROC", "2")
+    mesh = types.SimpleNamespace(local_devices=["first", "second"])
+    with pytest.raises(
+        ValueError, match="mesh must have fewer virtual devices than XLA has threads, got 2 devices and"
+    ):
+        _sharding.require_threads(mesh)
+    monkeypatch.setenv("NPROC", "4")
+    assert _sharding.require_threads(mesh) is mesh
+
+
 @functools.cache
 def on_eight(name):
     return finished([start(name, 8)])[0]
@@ -55,7 +79,7 @@ def on_two_processes(name):
 
 def start(*arguments):
     script = Path(__file__).parent / "on_devices.py"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "NPROC": "8"}
     return subprocess.Popen(
         [sys.executable, script, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -87,3 +111,10 @@ def test_what_is_no_mesh_is_refused():
 def test_a_target_without_rows_cannot_be_divided_by_them():
     with pytest.raises(ValueError, match=r"a mesh with an axis named data needs a target with rows"):
         small_run(jax.make_mesh((1,), ("data",)))
+
+
+def test_rows_on_the_host_cannot_be_divided():
+    rows = ksivi.Rows(np.zeros((64, 3), np.float32))
+    target = ksivi.Target.from_data(on_devices.log_prior, lambda x, batch: jnp.sum(batch) * x[0], rows, 2, batch_size=8)
+    with pytest.raises(ValueError, match="a mesh with an axis named data needs all rows in memory"):
+        small_run(jax.make_mesh((1,), ("data",)), target)

@@ -5,10 +5,12 @@ devices must tell each other, so that results are those of one device but for th
 """
 
 import contextlib
+import os
 from typing import Any, Literal, TypeVar, get_args
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, PyTree
 
@@ -26,6 +28,21 @@ def as_mesh(mesh: Any) -> Mesh | None:
     if unknown := [name for name in mesh.axis_names if name not in get_args(Axis)]:
         raise ValueError(f"mesh must have axes named seeds, samples or data, got {', '.join(map(repr, unknown))}")
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+
+
+def require_threads(mesh: Mesh | None) -> Mesh | None:
+    """Refuses (`ValueError`) as many virtual devices as XLA has threads, on behalf of programs with decompositions.
+
+    While the devices wait for one of them, they hold a thread each, and a decomposition waits for one more, for good.
+    """
+    devices = 0 if mesh is None or jax.default_backend() != "cpu" else len(mesh.local_devices)
+    threads = int(os.environ.get("NPROC") or os.cpu_count() or 1)
+    if devices >= max(2, threads):
+        raise ValueError(
+            f"mesh must have fewer virtual devices than XLA has threads, got {devices} devices and {threads} threads: "
+            f"set the environment variable NPROC={2 * devices} before Python starts"
+        )
+    return mesh
 
 
 def on(mesh: Mesh | None) -> contextlib.AbstractContextManager:
@@ -54,7 +71,7 @@ def on_every_device(array: Array) -> Array:
         return array
     if isinstance(array, jax.Array) and array.sharding.device_set == set(_mesh().devices.flat):
         return array
-    return jax.device_put(array, NamedSharding(_mesh(), PartitionSpec()))
+    return jax.device_put(jnp.asarray(array), NamedSharding(_mesh(), PartitionSpec()))
 
 
 def divide_rows(rows: PyTree) -> PyTree:

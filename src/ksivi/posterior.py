@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from . import _archive, export
 from ._checks import as_count, as_samples, as_single_key
 from ._compile import jit, one_shot
+from ._sharding import on_one_device
 from .families import Empirical, SemiImplicit
 from .families.semi_implicit import round_up
 from .targets import Affine, Layout, Support, Target, split
@@ -211,6 +212,12 @@ class Fit:
         cost = self.cost
         rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {cost.score_evals:,} score evaluations")]
         return _table(rows, shutil.get_terminal_size().columns)
+
+
+def gathered(fit: Fit) -> Fit:
+    """The fit with its arrays on one device, where they were on all of a mesh."""
+    posterior, state = on_one_device((fit.posterior, fit.state))
+    return dataclasses.replace(fit, posterior=posterior, state=state)
 
 
 def _table(rows: list[tuple[str, str]], columns: int) -> str:

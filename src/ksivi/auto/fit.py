@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_positive, as_single_key
+from .._sharding import as_mesh, on, require_threads
 from ..families import SemiImplicit
-from ..posterior import Cost, Fit, Posterior, Status
+from ..posterior import Cost, Fit, Posterior, Status, gathered
 from ..targets import Target, require_all_rows
 from ..training import Callback, ProgressBar, wanted
+from ..training.start import divided
 from .gaussians import LOCAL_SD, Gaussians, batch_and_match
 from .recipe import Recipe
 from .refine import Refinement, refined, require_refinement
@@ -38,6 +41,7 @@ def fit(
     progress: bool | None = None,
     callbacks: Sequence[Callback] = (),
     recipe: Recipe | None = None,
+    mesh: Mesh | None = None,
 ) -> Fit:
     r"""Posterior draws without tuning, and a verdict on them.
 
@@ -61,6 +65,7 @@ def fit(
     - `callbacks`: called with a `Chunk` after every few hundred steps of training; one that returns True ends it, as
         Ctrl-C does.
     - `recipe`: other settings than the default ones.
+    - `mesh`: several devices, as for `train`: its axis `seeds` divides the runs, and `data` the rows.
 
     **Returns:** a `Fit`. `fit.trusted` is True when nothing speaks against the draws; the status has the reason. Ctrl-C
     ends the training and returns what there is, unexamined and not trusted. `cost` has all the seconds, and the steps
@@ -83,7 +88,9 @@ def fit(
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
     bar = ProgressBar("fit") if wanted(progress) else None
     try:
-        return _fit(key, target, earlier, refine, recipe, budget, bar, callbacks)
+        with on(require_threads(as_mesh(mesh))):
+            fit = _fit(key, divided(target), earlier, refine, recipe, budget, bar, callbacks)
+        return gathered(fit)
     finally:
         if bar is not None:
             bar.close()

@@ -14,7 +14,6 @@ from jaxtyping import Array, Int, Scalar
 
 from .select import Keys, by_interpolation
 
-
 _A_WARP = 2**11
 """Keys of a warp, 64 in each thread: to have fewer warps that wait for each other is worth more than to have many."""
 

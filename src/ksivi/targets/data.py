@@ -49,7 +49,7 @@ def feed_of(target: "Target") -> Feed | None:
 def require_all_rows(target: "Target", name: str) -> None:
     """Refuses (`ValueError`) rows that stay on the host, on behalf of what needs them all."""
     if feed_of(target) is not None:
-        raise ValueError(f"{name} needs all rows in memory, and this target's stay on the host: use ksivi.train")
+        raise ValueError(f"{name} needs all rows in memory, and this target's stay on the host: use ksivi.train alone")
 
 
 def at_step(target: "Target", cursor: Int[Array, ""]) -> "Target":

@@ -13,7 +13,6 @@ from jaxtyping import Array, PRNGKeyArray, PyTree
 
 from .._closures import Structural
 from .._compile import jit, one_shot
-from .._sharding import on_one_device
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import feed_of, with_data
 from .feed import Feeder
@@ -184,8 +183,7 @@ class Run:
         tail = tail[np.isfinite(tail)]
         diagnostics = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
         history = {"step": np.arange(self.first, last), **history}
-        posterior, state = on_one_device((self._posterior(i), state))
-        return Fit(posterior, self._status(i, history), False, diagnostics, history, cost, state)
+        return Fit(self._posterior(i), self._status(i, history), False, diagnostics, history, cost, state)
 
     def _status(self, i: int, history: dict[str, np.ndarray]) -> Status:
         trouble, ending = self.troubles[i], self.ending

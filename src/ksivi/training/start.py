@@ -11,7 +11,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 from .._compile import jit
 from .._sharding import divide_rows, has_axis
 from ..families import SemiImplicit
-from ..targets import Target, with_data
+from ..targets import Target, require_all_rows, with_data
 from .loop import Problem, TrainState, split_family
 
 Initializer = Callable[[PRNGKeyArray], SemiImplicit]
@@ -25,13 +25,12 @@ def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
     return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
 
 
-def divided(target: Target | list[Target]) -> Target | list[Target]:
+def divided(target: Target) -> Target:
     """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
     if not has_axis("data"):
         return target
-    return (
-        [with_data(one, divide_rows) for one in target] if isinstance(target, list) else with_data(target, divide_rows)
-    )
+    require_all_rows(target, "a mesh with an axis named data")
+    return with_data(target, divide_rows)
 
 
 def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,7 +11,7 @@ from .._checks import as_count, as_key, as_positive
 from .._sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
-from ..posterior import Fit
+from ..posterior import Fit, gathered
 from ..targets import Target
 from .loop import Optimizer, TrainState
 from .progress import ProgressBar, wanted
@@ -76,9 +76,11 @@ def train(
     bar = [ProgressBar()] if wanted(progress) else []
     try:
         with on(as_mesh(mesh)):
-            run = Run(key, divided(target), family, objective, optimizer, rate, ema, resume)
+            targets = [divided(one) for one in target] if isinstance(target, list) else divided(target)
+            run = Run(key, targets, family, objective, optimizer, rate, ema, resume)
             run.until(num_steps, chunk_size, [*callbacks, *bar])
             fits = run.fits()
+        fits = [gathered(fit) for fit in fits]
     finally:
         for drawn in bar:
             drawn.close()
