@@ -80,10 +80,10 @@ def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
     """Both, in turns: one seed with JAX's keys and with fast ones, and several seeds at once, per seed."""
     import torch
 
-    from .torch_ksivi import make_step
+    from .torch_ksivi import Translation
 
     torch.set_num_threads(os.cpu_count() or 1)
-    torch_step = make_step(np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN)
+    torch_step = Translation(np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN).step
     row: dict = {}
     for name, count, make_key in (
         ("ksivi", 1, jax.random.key),

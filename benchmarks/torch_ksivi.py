@@ -54,17 +54,21 @@ def _score(log_density: Callable, x: torch.Tensor) -> torch.Tensor:
     return torch.autograd.grad(log_density(x).sum(), x, create_graph=True)[0]
 
 
-def make_step(observations: np.ndarray, dim: int, n: int, hidden: tuple[int, ...]) -> Callable[[], float]:
-    """One optimiser step, ready to be called."""
-    log_density = diffusion_log_density(observations, dim)
-    sampler = Sampler([100, *hidden, dim], log_var=-2.0)
-    optimizer = torch.optim.Adam(sampler.parameters(), lr=2e-4)
+class Translation:
+    """The diffusion's sampler, its optimiser, and one step of both."""
 
-    def step() -> float:
-        optimizer.zero_grad()
-        loss = ksivi_loss(sampler, log_density, n)
+    def __init__(self, observations: np.ndarray, dim: int, n: int, hidden: tuple[int, ...]):
+        self.log_density, self.n = diffusion_log_density(observations, dim), n
+        self.sampler = Sampler([100, *hidden, dim], log_var=-2.0)
+        self.optimizer = torch.optim.Adam(self.sampler.parameters(), lr=2e-4)
+
+    def step(self) -> float:
+        self.optimizer.zero_grad()
+        loss = ksivi_loss(self.sampler, self.log_density, self.n)
         loss.backward()
-        optimizer.step()
+        self.optimizer.step()
         return loss.item()
 
-    return step
+    def draw(self, n: int) -> np.ndarray:
+        with torch.no_grad():
+            return self.sampler(n)[0].cpu().numpy()
