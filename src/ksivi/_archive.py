@@ -17,6 +17,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from ._files import write_atomically
+
 FORMAT = 1
 _MAX_DEPTH = 50
 _CLASSES: dict[str, type] = {}
@@ -40,16 +42,14 @@ def write(path: str | os.PathLike, module: eqx.Module) -> None:
     content = pack(module)
     if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir():
         raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
-    Path(path).write_bytes(content)
+    write_atomically(path, content)
 
 
 def pack(module: eqx.Module) -> bytes:
     """What `write` writes."""
     tensors: Tensors = {}
     structure = json.dumps(_encode(module, type(module).__name__.lower(), tensors), sort_keys=True)
-    header = {"format": str(FORMAT), "structure": structure}
-    header["sha256"] = _digest(header, tensors)
-    return safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)})
+    return seal({"structure": structure}, tensors)
 
 
 def unpack(content: bytes) -> Any:
@@ -60,8 +60,15 @@ def unpack(content: bytes) -> Any:
         return read(path)
 
 
-def read(path: str | os.PathLike) -> Any:
-    """The module that `write` wrote; a damaged, foreign or newer file is refused with the reason."""
+def seal(facts: dict[str, str], tensors: Tensors) -> bytes:
+    """A file of facts in words and tensors, with its format and a SHA-256 over all of it."""
+    header = {"format": str(FORMAT), **facts}
+    header["sha256"] = _digest(header, tensors)
+    return safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)})
+
+
+def unseal(path: str | os.PathLike) -> tuple[dict[str, str], Tensors]:
+    """What was sealed; a damaged, foreign or newer file is refused (`ValueError`) with the reason."""
     header, tensors = _open(path)
     version = header.get("format")
     if version != str(FORMAT):
@@ -69,6 +76,12 @@ def read(path: str | os.PathLike) -> Any:
     stated = header.pop("sha256", None)
     if stated != _digest(header, tensors):
         raise ValueError(f"{path} is damaged: its contents do not match its SHA-256")
+    return header, tensors
+
+
+def read(path: str | os.PathLike) -> Any:
+    """The module that `write` wrote; a damaged, foreign or newer file is refused with the reason."""
+    header, tensors = unseal(path)
     try:
         return _decode(json.loads(header["structure"]), tensors, 0)
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:

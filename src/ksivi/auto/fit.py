@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Sequence
 
@@ -15,7 +16,7 @@ from .._sharding import as_mesh, on, require_threads
 from ..families import SemiImplicit
 from ..posterior import Cost, Fit, Posterior, Status, gathered
 from ..targets import Target, require_all_rows
-from ..training import Callback, ProgressBar, wanted
+from ..training import Callback, Checkpoints, ProgressBar, as_checkpoints, heeding_sigterm, wanted
 from ..training.start import divided
 from .gaussians import LOCAL_SD, Gaussians, batch_and_match
 from .recipe import Recipe
@@ -42,6 +43,8 @@ def fit(
     callbacks: Sequence[Callback] = (),
     recipe: Recipe | None = None,
     mesh: Mesh | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    every: int | None = None,
 ) -> Fit:
     r"""Posterior draws without tuning, and a verdict on them.
 
@@ -66,6 +69,8 @@ def fit(
         Ctrl-C does.
     - `recipe`: other settings than the default ones.
     - `mesh`: several devices, as for `train`: its axis `seeds` divides the runs, and `data` the rows.
+    - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The search is made again when the
+        same call resumes, and comes to the same end; with `budget_s` that is as far as clocks allow.
 
     **Returns:** a `Fit`. `fit.trusted` is True when nothing speaks against the draws; the status has the reason. Ctrl-C
     ends the training and returns what there is, unexamined and not trusted. `cost` has all the seconds, and the steps
@@ -86,10 +91,11 @@ def fit(
     if num_steps is not None:
         recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
+    checkpoints = as_checkpoints(checkpoint, every, recipe.max_steps)
     bar = ProgressBar("fit") if wanted(progress) else None
     try:
-        with on(require_threads(as_mesh(mesh))):
-            fit = _fit(key, divided(target), earlier, refine, recipe, budget, bar, callbacks)
+        with heeding_sigterm(checkpoint is not None), on(require_threads(as_mesh(mesh))):
+            fit = _fit(key, divided(target), earlier, refine, recipe, budget, bar, callbacks, checkpoints)
         return gathered(fit)
     finally:
         if bar is not None:
@@ -105,6 +111,7 @@ def _fit(
     budget: float,
     bar: ProgressBar | None,
     callbacks: Sequence[Callback],
+    checkpoints: Checkpoints | None,
 ) -> Fit:
     began, target = time.perf_counter(), target.unwhitened()
     start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
@@ -119,7 +126,7 @@ def _fit(
         view, families = init.view(target), [init.family] * recipe.num_runs  # type: ignore[list-item]
     fewest = recipe.fewest_steps(is_gaussian=start.draws is None)
     watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]
-    fits, ending = train_runs(train_key, view, families, recipe, fewest, deadline, watching)
+    fits, ending = train_runs(train_key, view, families, recipe, fewest, deadline, watching, checkpoints)
     best = dataclasses.replace(fits[0], cost=_cost(fits, began))
     if best.status.kind == "interrupted":
         return _interrupted(best)

@@ -16,7 +16,7 @@ from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit
 from ..targets import Target
-from ..training import Callback, Chunk, Run
+from ..training import Callback, Checkpoints, Chunk, Run
 from .recipe import Recipe, optimizer
 from .start import Start
 from .stopping import cooling_rates, has_settled
@@ -50,6 +50,7 @@ def train_runs(
     fewest_steps: int,
     deadline: float,
     callbacks: Sequence[Callback] = (),
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[list[Fit], Ending]:
     """Chunks at the full rate until the bound has settled or time is up, then cooling; the better fits come first.
 
@@ -58,22 +59,28 @@ def train_runs(
     - `fewest_steps`: before the bound may count as settled.
     - `deadline`: by `time.perf_counter`, for the end of the cooling.
     - `callbacks`: are called after every chunk.
+    - `checkpoints`: where the training goes on from, and leaves snapshots.
     """
-    run = _new_run(key, target, families, recipe.objective(target.dim), recipe.learning_rate)
+    objective, rate = recipe.objective(target.dim), recipe.learning_rate
+    run = _new_run(key, target, families, objective, rate, checkpoints)
     chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
-    ending, most, slowest = "steps", recipe.max_steps * 2 // 3, 0.0
-    while ending == "steps" and _can_go_on(run) and run.step + chunk <= most:
-        began, is_compiled = time.perf_counter(), run.step > 0
-        if is_compiled and deadline - began < slowest * (1 + _num_cooling(run.step + chunk, chunk)):
+    # A run from a checkpoint is ahead of `step`: it is led through what it has done by what it recorded then.
+    step, ending, most, slowest = 0, "steps", recipe.max_steps * 2 // 3, 0.0
+    while ending == "steps" and _can_go_on(run, step) and step + chunk <= most:
+        began, is_compiled = time.perf_counter(), step > 0
+        if is_compiled and deadline - began < slowest * (1 + _num_cooling(step + chunk, chunk)):
             ending = "time"
             break
-        _advance(run, chunk, recipe.learning_rate, _expecting(callbacks, recipe.max_steps))
+        step += chunk
+        _advance(run, step, chunk, rate, _expecting(callbacks, recipe.max_steps))
         slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
-        ending = "settled" if _has_settled(run, fewest_steps) else "steps"
-    num_cooling = _num_cooling(run.step, chunk)
-    callbacks = _expecting(callbacks, run.step + num_cooling * chunk)
+        ending = "settled" if _has_settled(run, step, fewest_steps) else "steps"
+    num_cooling = _num_cooling(step, chunk)
+    callbacks = _expecting(callbacks, step + num_cooling * chunk)
     for rate in cooling_rates(recipe.learning_rate, num_cooling):
-        _advance(run, chunk, rate, callbacks)
+        step += chunk
+        _advance(run, step, chunk, rate, callbacks)
+    run.save()
     return sorted(run.fits(), key=final_bound), ending  # type: ignore[return-value]
 
 
@@ -83,11 +90,11 @@ def final_bound(fit: Fit) -> float:
     return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.nanmean(losses))
 
 
-def _has_settled(run: Run, fewest_steps: int) -> bool:
-    healthy = [i for i, trouble in enumerate(run.troubles) if trouble is None]
-    if not healthy or not _can_go_on(run):
+def _has_settled(run: Run, step: int, fewest_steps: int) -> bool:
+    healthy = [i for i, trouble in enumerate(run.troubles) if trouble is None or trouble.step >= step]
+    if not healthy or not _can_go_on(run, step):
         return False
-    return has_settled(np.concatenate(run.records["bound"], axis=1)[healthy], fewest_steps)
+    return has_settled(np.concatenate(run.records["bound"], axis=1)[healthy, :step], fewest_steps)
 
 
 def _num_cooling(step: int, chunk: int) -> int:
@@ -106,8 +113,8 @@ def _cooled(
     """Runs of so many steps, with a rate that falls to 0 in ten stages. Ctrl-C goes through."""
     run = _new_run(key, target, families, objective, rate)
     chunk = -(-num_steps // 10)
-    for one in cooling_rates(rate, -(-num_steps // chunk)):
-        _advance(run, chunk, one)
+    for i, one in enumerate(cooling_rates(rate, -(-num_steps // chunk))):
+        _advance(run, (i + 1) * chunk, chunk, one)
     fits = run.fits()
     if any(fit.status.kind == "interrupted" for fit in fits):
         raise KeyboardInterrupt
@@ -115,23 +122,29 @@ def _cooled(
 
 
 def _new_run(
-    key: PRNGKeyArray, target: Target, families: list[SemiImplicit], objective: AbstractObjective, rate: float
+    key: PRNGKeyArray,
+    target: Target,
+    families: list[SemiImplicit],
+    objective: AbstractObjective,
+    rate: float,
+    checkpoints: Checkpoints | None = None,
 ) -> Run:
-    keys = jax.random.split(key, len(families))
-    return Run(
-        keys, target, families, objective, optimizer, jnp.asarray(rate), None, None, briefly=True, forgiving=True
-    )
+    keys, options = jax.random.split(key, len(families)), {"briefly": True, "forgiving": True}
+    rates = (jnp.asarray(rate), None, None)
+    return Run(keys, target, families, objective, optimizer, *rates, **options, checkpoints=checkpoints)
 
 
-def _advance(run: Run, num_steps: int, rate: float, callbacks: Sequence[Callback] = ()) -> None:
-    """More steps at this rate, unless the user or trouble has ended the run."""
-    if _can_go_on(run):
+def _advance(run: Run, until: int, chunk: int, rate: float, callbacks: Sequence[Callback] = ()) -> None:
+    """Up to this step at this rate, unless the run is there, or the user or trouble has ended it."""
+    if run.step < until and _can_go_on(run, run.step):
         run.go_on(rate)
-        run.until(run.step + num_steps, num_steps, callbacks)
+        run.until(until, chunk, callbacks)
 
 
-def _can_go_on(run: Run) -> bool:
-    return None in run.troubles and (run.ending is None or run.ending.kind == "step limit")
+def _can_go_on(run: Run, step: int) -> bool:
+    """Whether any run was well at this step, and nobody has ended them."""
+    well = any(trouble is None or trouble.step >= step for trouble in run.troubles)
+    return well and (run.ending is None or run.ending.kind == "step limit")
 
 
 def _expecting(callbacks: Sequence[Callback], num_steps: int) -> list[Callback]:

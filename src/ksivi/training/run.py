@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from .._closures import Structural
 from .._compile import jit, one_shot
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import feed_of, with_data
+from .checkpoints import Checkpoints, Snapshot, arrays_of, digest, tree_like
 from .feed import Feeder
 from .loop import (
     Problem,
@@ -27,6 +28,7 @@ from .loop import (
     run_many_briefly,
     run_one,
 )
+from .signals import Terminated
 from .start import as_state, count_bad, require_finite_start, share, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble
 
@@ -61,16 +63,41 @@ def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
     return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
 
 
+class _Progress(NamedTuple):
+    """How far a run is at the end of a chunk: kept as one, so that an interrupt finds all of it or none."""
+
+    state: TrainState
+    anchor: TrainState
+    anchor_rate: Array | None
+    step: int
+    limits: list[int]
+    troubles: tuple[Trouble | None, ...]
+    num_chunks: int
+
+
 class Run:
     """The host's side of training: chunks, records, trouble. Runs of a batch share their leading axis.
 
     What differs between them beyond their keys (targets, objectives, learning rates) is in `own`. A batch that is to
     run `briefly` is compiled quickly rather than well. A `forgiving` run leaves out steps that are not finite, such as
-    where a rare draw lies so far out that the density overflows there, unless they are many.
+    where a rare draw lies so far out that the density overflows there, unless they are many. With `checkpoints` it goes
+    on from the last of them, and leaves others.
     """
 
     def __init__(
-        self, key, target, family, objective, optimizer, learning_rate, ema, resume, briefly=False, forgiving=False
+        self,
+        key,
+        target,
+        family,
+        objective,
+        optimizer,
+        learning_rate,
+        ema,
+        resume,
+        *,
+        briefly=False,
+        forgiving=False,
+        checkpoints: Checkpoints | None = None,
     ):
         self.batched = key.ndim == 1
         self.run_many = run_many_briefly if briefly else run_many
@@ -98,19 +125,28 @@ class Run:
         self.records: dict[str, list[np.ndarray]] = {"loss": [], "stein_ratio": []}
         self.first = self.step = int(np.max(np.asarray(self.state.step)))
         self.ending: Status | None = None
+        self.checkpoints, self._mark = checkpoints, self._progress()
+        if checkpoints is not None:
+            parts = {"key": key, "family": (params, frozen), "target": target, "objective": objective}
+            parts |= {"learning_rate": learning_rate, "ema": decay, "resume": resume}
+            self.identity = {name: digest(part) for name, part in parts.items()}
+            self._restore(checkpoints.latest(self.identity))
 
     def until(self, num_steps: int, chunk_size: int, callbacks: Sequence[Callback]) -> None:
         """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback says so, or Ctrl-C."""
-        todo = num_steps - self.step
-        if todo <= 0:
+        is_restored = self.step > self.first
+        if num_steps < self.step + (not is_restored):
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
         chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.most_steps)
-        shape = chunk_shape(self.problem, self._pick(self.state.params, 0), todo, chunk_size)
+        shape = chunk_shape(self.problem, self._pick(self.state.params, 0), num_steps - self.first, chunk_size)
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
                 self._chunk(num_steps, shape, callbacks)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             self.ending = Status("interrupted", f"stopped by the user after {self.step:,} of {num_steps:,} steps")
+            self.save()
+            if isinstance(error, Terminated):
+                raise
         self.ending = self.ending or Status("step limit", f"ran all {num_steps:,} steps")
 
     def go_on(self, learning_rate: float) -> None:
@@ -119,6 +155,11 @@ class Run:
         self.problem = dataclasses.replace(self.problem, learning_rate=rate)
         self.anchor_problem = self.problem if self.anchor is self.state else self.anchor_problem
         self.ending = None
+
+    def save(self) -> None:
+        """A checkpoint of the last whole chunk, where they are wanted."""
+        if self.checkpoints is not None:
+            self.checkpoints.write(self._snapshot(self._mark))
 
     def fits(self) -> list[Fit]:
         seconds = time.perf_counter() - self.started
@@ -133,12 +174,44 @@ class Run:
         for name, values in records.items():
             self.records.setdefault(name, []).append(values)
         self.anchor, self.anchor_problem, self.state, self.step = self.state, self.problem, state, self.step + count
+        before, self._mark = self._mark.step, self._progress()
+        if self.checkpoints is not None and self.checkpoints.is_due(before, self.step):
+            self.save()
         now = time.perf_counter()
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
         loss = float(np.nanmean(records["loss"][alive])) if alive else float("nan")
         chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
         if told_to_stop(callbacks, chunk):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
+
+    def _progress(self) -> "_Progress":
+        rate = self.anchor_problem.learning_rate
+        troubles, chunks = tuple(self.troubles), len(self.records["loss"])
+        return _Progress(self.state, self.anchor, rate, self.step, self.limits.tolist(), troubles, chunks)
+
+    def _snapshot(self, mark: "_Progress") -> Snapshot:
+        arrays = arrays_of((mark.state, mark.anchor, mark.anchor_rate), "state")
+        for name, chunks in self.records.items():
+            arrays |= {f"records.{name}": np.concatenate(chunks[: mark.num_chunks], axis=1)} if mark.num_chunks else {}
+        troubles = [None if one is None else dataclasses.asdict(one) for one in mark.troubles]
+        seconds = time.perf_counter() - self.started
+        facts = {"first": self.first, "seconds": seconds, "limits": mark.limits, "troubles": troubles}
+        return Snapshot(mark.step, self.identity, facts, arrays)
+
+    def _restore(self, snapshot: Snapshot | None) -> None:
+        """Goes on where another process was."""
+        if snapshot is None:
+            return
+        like = (self.state, self.anchor, self.anchor_problem.learning_rate)
+        self.state, self.anchor, rate = tree_like(like, "state", snapshot.arrays)
+        self.anchor_problem = dataclasses.replace(self.problem, learning_rate=rate)
+        named = {name.removeprefix("records."): a for name, a in snapshot.arrays.items() if name.startswith("records.")}
+        self.records |= {name: [values] for name, values in named.items()}
+        facts, self.step = snapshot.facts, snapshot.step
+        self.first, self.limits = facts["first"], np.array(facts["limits"])
+        self.troubles = [None if one is None else Trouble(**one) for one in facts["troubles"]]
+        self.started = time.perf_counter() - facts["seconds"]
+        self._mark = self._progress()
 
     def _advance(
         self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None

@@ -1,5 +1,6 @@
 """`train`: the algorithm as written, nothing added and nothing hidden."""
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,9 +14,11 @@ from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit, gathered
 from ..targets import Target
+from .checkpoints import as_checkpoints
 from .loop import Optimizer, TrainState
 from .progress import ProgressBar, wanted
 from .run import Callback, Run
+from .signals import heeding_sigterm
 from .start import Initializer, divided
 
 
@@ -35,6 +38,8 @@ def train(
     resume: TrainState | Sequence[TrainState] | None = None,
     throw: bool = False,
     mesh: Mesh | None = None,
+    checkpoint: str | os.PathLike | None = None,
+    every: int | None = None,
 ) -> Fit | list[Fit]:
     """Minimises an objective over a family by stochastic gradients.
 
@@ -58,6 +63,10 @@ def train(
     - `mesh`: several devices, of one process or many, by what they divide: `jax.make_mesh((8,), ("samples",))`, or
         `"seeds"` for a batch of keys, or `"data"` for the rows of `Target.from_data`, or several of these. Results are
         those of one device but for the order of sums.
+    - `checkpoint`: a folder for snapshots of the run. Where it holds some, the run goes on from the last good one, and
+        ends with the same numbers as if it had never stopped; so the same call again is how to resume. Ctrl-C and
+        SIGTERM leave one, and SIGTERM then ends the process with exit code 143. The folder of another run is refused.
+    - `every`: steps between snapshots, a hundredth of `num_steps` unless given.
 
     With a batch of keys, `target`, `family` and `objective` may be lists with one a key, alike but for their numbers:
     data sets of one shape, starts, weights. They are trained at once, by one program.
@@ -73,12 +82,14 @@ def train(
     key = _check_arguments(key, target, family, objective, num_steps, chunk_size)
     _check_options(ema, callbacks)
     optimizer, rate = _check_optimizer(key, optimizer, learning_rate)
+    checkpoints = as_checkpoints(checkpoint, every, num_steps)
     bar = [ProgressBar()] if wanted(progress) else []
     try:
-        with on(as_mesh(mesh)):
+        with heeding_sigterm(checkpoint is not None), on(as_mesh(mesh)):
             targets = [divided(one) for one in target] if isinstance(target, list) else divided(target)
-            run = Run(key, targets, family, objective, optimizer, rate, ema, resume)
+            run = Run(key, targets, family, objective, optimizer, rate, ema, resume, checkpoints=checkpoints)
             run.until(num_steps, chunk_size, [*callbacks, *bar])
+            run.save()
             fits = run.fits()
         fits = [gathered(fit) for fit in fits]
     finally:
