@@ -14,6 +14,7 @@ from .demo import demo
 from .fit import fit
 from .paper import app as paper
 from .report import report
+from .resume import resume
 from .sample import sample
 from .shared import BAD_INPUT, fail
 
@@ -35,7 +36,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (fit, sample, report, demo, compare):
+for command in (fit, resume, sample, report, demo, compare):
     app.command()(command)
 app.add_typer(paper, name="paper")
 

@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
+from .requests import CHECKPOINTS, Request
 from .shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
@@ -18,6 +20,9 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
     steps: Annotated[int | None, typer.Option(help="At most so many steps of training.")] = None,
     budget: Annotated[float | None, typer.Option(help="About how many seconds it may take.")] = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Leave snapshots in the folder, for ksivi resume.")
+    ] = False,
     log: Annotated[Path | None, typer.Option(help="A file to add a line of JSON to, every few hundred steps.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Serve the growing page on this machine alone.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
@@ -28,7 +33,7 @@ def fit(
     a PyMC model holds its data, or is made by a function of them. Ctrl-C ends the training and
     keeps what there is.
 
-    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the reason is in the status), 130 interrupted.
+    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the reason is in the status), 130 interrupted, 143 terminated.
 
     \b
     Examples: ksivi fit model.py:log_density --dim 3
@@ -36,6 +41,20 @@ def fit(
               ksivi sample run/ -n 4000 --format csv
               ksivi report run/
     """
+    data_name = None if data is None else str(data)
+    request = Request(model, dim, data_name, seed, steps, budget, cwd=str(Path.cwd()))
+    run_request(request, out, checkpoint, log, live, as_json)
+
+
+def run_request(
+    request: Request,
+    out: Path,
+    checkpoint: bool = False,
+    log: Path | None = None,
+    live: bool = False,
+    as_json: bool = False,
+) -> NoReturn:
+    """Fits, keeps the record in a folder, prints, and ends with the exit code."""
     import jax
 
     from ..auto import fit as run_fit
@@ -44,23 +63,30 @@ def fit(
     from .live import serving
     from .models import target_of
 
-    require_seed(seed)
-    target = target_of(model, dim, data)
+    require_seed(request.seed)
+    target = target_of(request.model, request.dim, None if request.data is None else Path(request.data))
     place = folder(out)
-    about = {"model": model, "data": None if data is None else str(data), "seed": seed}
-    with serving(model) if live else contextlib.nullcontext() as watch:
-        callbacks: list[Any] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]
+    snapshots = place / CHECKPOINTS if checkpoint else None
+    if checkpoint:
+        request.write(place)
+    options: dict[str, Any] = {"num_steps": request.steps, "budget_s": request.budget, "checkpoint": snapshots}
+    with serving(request.model) if live else contextlib.nullcontext() as watch:
+        options["callbacks"] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]
         try:
-            found = run_fit(jax.random.key(seed), target, num_steps=steps, budget_s=budget, callbacks=callbacks)
+            found = run_fit(jax.random.key(request.seed), target, **options)
         except RuntimeError as error:
             fail(error, NOT_TRUSTED)
         except KeyboardInterrupt:
             notes.print("interrupted before the training: there is nothing to keep", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
-        record = Record.of(found, **about)
+        record = Record.of(found, model=request.model, data=request.data, seed=request.seed)
         record.write(place)
         if watch is not None:
             watch.finish(record)
     typer.echo(json.dumps(record.facts) if as_json else str(found))
-    notes.print(f"kept in {place}; next: ksivi report {place}", highlight=False, markup=False)
-    raise typer.Exit(INTERRUPTED if found.status.kind == "interrupted" else 0 if found.trusted else NOT_TRUSTED)
+    interrupted = found.status.kind == "interrupted"
+    if snapshots is not None and not interrupted:
+        shutil.rmtree(snapshots, ignore_errors=True)
+    after = "resume" if interrupted and checkpoint else "report"
+    notes.print(f"kept in {place}; next: ksivi {after} {place}", highlight=False, markup=False)
+    raise typer.Exit(INTERRUPTED if interrupted else 0 if found.trusted else NOT_TRUSTED)

@@ -1,0 +1,33 @@
+"""A small run with checkpoints, in a process of its own, to be killed: `python killed.py FOLDER`. Prints its digest."""
+
+import hashlib
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+import ksivi
+
+
+def run(folder=None, num_steps=6_000, **options):
+    target = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2), dim=3)
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=3, mixing_dim=3, hidden=(8,))
+    options = {"chunk_size": 50, "optimizer": optax.adam(1e-3), "progress": False} | options
+    if folder is not None:
+        options |= {"checkpoint": folder, "every": 50}
+    objective = ksivi.KSIVI(num_samples=8)
+    return ksivi.train(jax.random.key(1), target, family, objective, num_steps=num_steps, **options)
+
+
+def digest(fit):
+    found = hashlib.sha256()
+    for array in [*jax.tree.leaves(fit.state), *fit.history.values()]:
+        found.update(np.asarray(array).tobytes())
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    print(digest(run(*sys.argv[1:])), flush=True)

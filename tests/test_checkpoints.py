@@ -1,0 +1,204 @@
+"""Checkpoints: the same run to the bit, whatever happens in between."""
+
+import errno
+import functools
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import killed
+import ksivi
+from ksivi.training import checkpoints
+
+short = functools.partial(killed.run, num_steps=300)
+
+
+@functools.cache
+def unbroken():
+    return killed.digest(short())
+
+
+def until(step):
+    return [lambda chunk: chunk.step >= step]
+
+
+@pytest.mark.parametrize("stop", [50, 120, 300])
+def test_a_resumed_run_is_the_unbroken_one(stop, tmp_path):
+    first = short(tmp_path, callbacks=until(stop))
+    assert first.cost.steps >= stop
+    assert killed.digest(short(tmp_path)) == unbroken()
+
+
+def test_chunks_progress_and_checkpoints_change_no_bit(tmp_path):
+    assert killed.digest(short(chunk_size=300)) == unbroken()
+    assert killed.digest(short(progress=True)) == unbroken()
+    assert killed.digest(short(tmp_path, every=7)) == unbroken()
+
+
+OBJECTIVES = {
+    "sivi-sm": lambda: ksivi.SIVISM(8, (8,), critic_optimizer=optax.adam(1e-3)),
+    "uivi": lambda: ksivi.UIVI(8),
+    "sivi": lambda: ksivi.SIVI(8, num_mixing=5),
+}
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_state_is_kept(name, tmp_path):
+    """Critics, averages, and runs of a batch of keys with rates of their own."""
+    target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+    options = {"optimizer": optax.adam, "learning_rate": jnp.array([1e-3, 1e-2]), "ema": 0.9, "chunk_size": 20}
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
+    run = lambda **more: ksivi.train(  # noqa: E731
+        jax.random.split(jax.random.key(1), 2), target, family, OBJECTIVES[name](), num_steps=60, **options, **more
+    )
+    run(checkpoint=tmp_path, every=20, callbacks=until(40))
+    assert [killed.digest(fit) for fit in run(checkpoint=tmp_path)] == [killed.digest(fit) for fit in run()]
+
+
+def test_the_last_few_are_kept(tmp_path):
+    short(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == [f"step-{step:012}.safetensors" for step in (200, 250, 300)]
+
+
+def newest(folder):
+    return max(Path(folder).glob("step-*"))
+
+
+def damage(path, seed):
+    """A bit flipped, bytes cut off, or a stretch of noise."""
+    rng, content = random.Random(seed), bytearray(path.read_bytes())
+    way, at = seed % 3, rng.randrange(len(content))
+    if way == 0:
+        content[at] ^= 1 << rng.randrange(8)
+    elif way == 1:
+        content = content[:at]
+    else:
+        content[at : at + 64] = rng.randbytes(min(64, len(content) - at))
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(seed, tmp_path):
+    short(tmp_path, callbacks=until(200))
+    damage(newest(tmp_path), seed)
+    with pytest.warns(RuntimeWarning, match="passed over"):
+        assert killed.digest(short(tmp_path)) == unbroken()
+
+
+def test_a_folder_of_damaged_checkpoints_is_refused(tmp_path):
+    short(tmp_path, callbacks=until(100))
+    for seed, path in enumerate(tmp_path.glob("step-*")):
+        damage(path, seed)
+    with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="all are damaged"):
+        short(tmp_path)
+
+
+def test_damaged_files_never_give_another_answer(tmp_path):
+    """Read as they are, without the run: refused, or what was written."""
+    short(tmp_path, callbacks=until(100))
+    path = newest(tmp_path)
+    content, good = path.read_bytes(), checkpoints.Snapshot.read(path)
+    refused = 0
+    for seed in range(60):
+        path.write_bytes(content)
+        damage(path, seed)
+        try:
+            found = checkpoints.Snapshot.read(path)
+        except ValueError:
+            refused += 1
+        else:
+            assert (found.step, found.identity, found.facts) == (good.step, good.identity, good.facts)
+            assert all(np.array_equal(found.arrays[name], array) for name, array in good.arrays.items())
+    assert refused > 50
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("key", {"key": jax.random.key(2)}), ("family", {"log_var": -1.0}), ("target", {"scale": 2.0})],
+)
+def test_the_folder_of_another_run_is_refused(name, change, tmp_path):
+    def run(key=None, log_var=0.0, scale=1.0):
+        rows = scale * jnp.ones((5, 2))
+        target = ksivi.Target.from_data(
+            lambda x: -jnp.sum(x**2), lambda x, rows: -jnp.sum((rows - x[None]) ** 2), rows, dim=2
+        )
+        family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3, (8,), log_var=log_var)
+        key = jax.random.key(1) if key is None else key
+        ksivi.train(key, target, family, ksivi.KSIVI(num_samples=8), num_steps=4, checkpoint=tmp_path)
+
+    run()
+    with pytest.raises(ValueError, match=f"checkpoint must be the folder of this run: .* the {name} is another"):
+        run(**change)
+
+
+def test_a_full_disk_costs_a_warning(tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoints, "write_atomically", full)
+    with pytest.warns(RuntimeWarning, match="could not be written .* No space left"):
+        assert killed.digest(short(tmp_path)) == unbroken()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"checkpoint": 3}, "checkpoint must name a folder, got 3"),
+        ({"checkpoint": __file__}, "checkpoint must name a folder"),
+        ({"every": 10}, "every needs a checkpoint folder"),
+        ({"checkpoint": "unused", "every": 0}, "every must be"),
+    ],
+)
+def test_bad_arguments_are_named(options, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        short(**options)
+
+
+def start(folder):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache")}
+    environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    script = Path(__file__).parent / "killed.py"
+    process = subprocess.Popen([sys.executable, script, folder], stdout=subprocess.PIPE, env=environment, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def wait_for_checkpoints(folder):
+    while not list(folder.glob("step-*")):
+        time.sleep(0.01)
+
+
+def test_sigterm_leaves_a_checkpoint_and_says_so(tmp_path):
+    folder = tmp_path / "run"
+    with start(folder) as process:
+        wait_for_checkpoints(folder)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 143
+    assert int(newest(folder).stem.removeprefix("step-")) < 6_000
+    assert killed.digest(killed.run(folder)) == killed.digest(killed.run())
+
+
+@pytest.mark.slow
+def test_runs_killed_at_random_moments_end_alike(tmp_path):
+    """As many as KSIVI_KILLS says, each killed once: while it compiles, steps or writes."""
+    rng, expected = random.Random(0), killed.digest(killed.run())
+    for i in range(int(os.environ.get("KSIVI_KILLS", "5"))):
+        folder = tmp_path / str(i)
+        with start(folder) as process:
+            if rng.random() < 0.8:
+                wait_for_checkpoints(folder)
+            time.sleep(rng.uniform(0, 1.5))
+            process.kill()
+        with start(folder) as resumed:
+            assert resumed.stdout.readline().strip() == expected
