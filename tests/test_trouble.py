@@ -41,6 +41,37 @@ def test_nan_stops_the_run_and_keeps_the_last_good_parameters(batched, fault):
         assert same(good.state.params, fits.state.params)
 
 
+def test_what_was_not_finite_is_said():
+    """The score, by its coordinates; and a gradient where the score is fine, by its parameters."""
+    lonely = lambda x: 10.0 * x[1] - 0.005 * jnp.sum(x**2) + 1e-3 * jnp.sqrt(8.0 - x[1])  # noqa: E731
+    options = {"target": ksivi.Target(lonely, dim=3), "optimizer": optax.adam(0.1), "num_steps": 500}
+    fits = train(jax.random.split(KEY, 2), start=family(dim=3), **options)
+    for fit in fits:
+        seen = fit.diagnostics["not finite"]
+        assert (seen.quantity, seen.coordinates) == ("score", (1,))
+        assert seen.step == int(fit.state.step) + 1
+        assert 0 < seen.share < 0.5
+        assert "the score in 1 at" in str(seen)
+        assert "the score in 1 at" in str(fit)
+    fit = train(target=ksivi.Target.from_score(kinked_score, dim=2), optimizer=optax.adam(0.1), num_steps=1_000)
+    seen = fit.diagnostics["not finite"]
+    assert (seen.quantity, seen.step) == ("gradient", int(fit.state.step))
+    assert any("mean" in name for name in seen.coordinates)
+
+
+def test_steps_that_are_not_finite_can_be_skipped_and_are_counted():
+    start, objective = ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(32, 1)
+    run = lambda nonfinite: train(  # noqa: E731
+        target=rarely_finite(3.7), start=start, objective=objective, num_steps=400, nonfinite=nonfinite, chunk_size=100
+    )
+    fit = run("skip")
+    assert fit.status.kind == "step limit"
+    assert fit.diagnostics["skipped steps"] == np.sum(np.isnan(fit.history["loss"])) > 0
+    assert run("stop").status.kind == "diverged"
+    with pytest.raises(ValueError, match="nonfinite must be"):
+        run("ignore")
+
+
 def test_a_gradient_that_fails_in_the_last_step_is_noticed():
     target, options = ksivi.Target.from_score(kinked_score, dim=2), {"optimizer": optax.adam(0.1)}
     last = int(train(target=target, num_steps=1_000, **options).state.step)

@@ -15,6 +15,7 @@ from .._closures import Structural
 from .._compile import jit, one_shot
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import feed_of, with_data
+from .autopsy import NotFinite, examine
 from .checkpoints import Checkpoints, Snapshot, arrays_of, digest, tree_like
 from .feed import Feeder
 from .loop import (
@@ -100,7 +101,7 @@ class Run:
         checkpoints: Checkpoints | None = None,
     ):
         self.batched = key.ndim == 1
-        self.run_many = run_many_briefly if briefly else run_many
+        self.briefly, self.run_many = briefly, run_many_briefly if briefly else run_many
         self.num_runs = len(key) if self.batched else 1
         self.started = time.perf_counter()
         init_key, inner_key, check_key, self.key = split_key(key, 4)
@@ -122,6 +123,7 @@ class Run:
         self.anchor, self.anchor_problem = self.state, self.problem
         self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
         self.troubles: list[Trouble | None] = [None] * self.num_runs
+        self.seen: dict[int, NotFinite] = {}
         self.records: dict[str, list[np.ndarray]] = {"loss": [], "stein_ratio": []}
         self.first = self.step = int(np.max(np.asarray(self.state.step)))
         self.ending: Status | None = None
@@ -240,9 +242,26 @@ class Run:
         if any(found.values()):
             # Steps are repeatable: running again from a chunk ago, up to the fault, gives the parameters before it.
             limits = np.minimum(self.limits, self.step + count)
-            state = self._advance(self._advance(self.anchor, limits, shape, self.anchor_problem)[0], limits, shape)[0]
+            before = self._advance(self.anchor, limits, shape, self.anchor_problem)[0]
+            state = self._advance(before, limits, shape)[0]
+            steps = {i: t.not_finite for i, t in found.items() if t is not None and t.not_finite is not None}
+            self._examine(steps, before, shape)
         ratio = jnp.asarray(early if self.batched else early[0], self.state.early_ratio.dtype)
         return eqx.tree_at(lambda s: s.early_ratio, state, ratio)
+
+    def _examine(self, found: dict[int, int], before: TrainState, shape: tuple[int, int]) -> None:
+        """Looks at the states in which the steps began that could not be taken."""
+        if not found or self.briefly or self.feeder is not None:
+            return
+        steps = np.full(self.num_runs, np.iinfo(np.int32).max)
+        steps[list(found)] = list(found.values())
+        begun, earlier = (self._advance(before, limits, shape)[0] for limits in (steps, steps - 1))
+        for i in found:
+            # Parameters that are not finite say that the gradient of the step before was not.
+            state = self._pick(begun, i)
+            state = state if bool(all_finite(state.params)) else self._pick(earlier, i)
+            key, own = self.key[i] if self.batched else self.key, self._pick(self.own, i)
+            self.seen[i] = examine(key, self.problem.with_own(own), state)
 
     def _fit(self, i: int, seconds: float) -> Fit:
         state, trouble = self._pick(self.state, i), self.troubles[i]
@@ -254,7 +273,11 @@ class Run:
         cost = Cost(seconds, steps, steps * self.problem.objective.score_evals)
         tail = history["stein_ratio"][-100:]
         tail = tail[np.isfinite(tail)]
-        diagnostics = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
+        diagnostics: dict[str, Any] = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
+        if self.problem.forgiving and (skipped := int(np.sum(~np.isfinite(history["loss"])))):
+            diagnostics["skipped steps"] = skipped
+        if i in self.seen:
+            diagnostics["not finite"] = self.seen[i]
         history = {"step": np.arange(self.first, last), **history}
         return Fit(self._posterior(i), self._status(i, history), False, diagnostics, history, cost, state)
 

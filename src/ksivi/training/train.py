@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._checks import as_count, as_key, as_positive
+from .._checks import as_choice, as_count, as_key, as_positive
 from .._sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
@@ -38,6 +39,7 @@ def train(
     resume: TrainState | Sequence[TrainState] | None = None,
     throw: bool = False,
     mesh: Mesh | None = None,
+    nonfinite: Literal["stop", "skip"] = "stop",
     checkpoint: str | os.PathLike | None = None,
     every: int | None = None,
 ) -> Fit | list[Fit]:
@@ -63,6 +65,10 @@ def train(
     - `mesh`: several devices, of one process or many, by what they divide: `jax.make_mesh((8,), ("samples",))`, or
         `"seeds"` for a batch of keys, or `"data"` for the rows of `Target.from_data`, or several of these. Results are
         those of one device but for the order of sums.
+    - `nonfinite`: what to do at a step whose loss or gradient is NaN or infinite: `"stop"` there, with the last good
+        parameters, or `"skip"` it, which changes nothing but the count in `fit.diagnostics["skipped steps"]`; more than
+        5% of a chunk end the run all the same. `fit.diagnostics["not finite"]` says what was seen at the step that
+        ended it: which quantity, in which coordinates, at which share of the draws.
     - `checkpoint`: a folder for snapshots of the run. Where it holds some, the run goes on from the last good one, and
         ends with the same numbers as if it had never stopped; so the same call again is how to resume. Ctrl-C and
         SIGTERM leave one, and SIGTERM then ends the process with exit code 143. The folder of another run is refused.
@@ -82,12 +88,24 @@ def train(
     key = _check_arguments(key, target, family, objective, num_steps, chunk_size)
     _check_options(ema, callbacks)
     optimizer, rate = _check_optimizer(key, optimizer, learning_rate)
+    forgiving = as_choice(nonfinite, "nonfinite", ("stop", "skip")) == "skip"
     checkpoints = as_checkpoints(checkpoint, every, num_steps)
     bar = [ProgressBar()] if wanted(progress) else []
     try:
         with heeding_sigterm(checkpoint is not None), on(as_mesh(mesh)):
             targets = [divided(one) for one in target] if isinstance(target, list) else divided(target)
-            run = Run(key, targets, family, objective, optimizer, rate, ema, resume, checkpoints=checkpoints)
+            run = Run(
+                key,
+                targets,
+                family,
+                objective,
+                optimizer,
+                rate,
+                ema,
+                resume,
+                forgiving=forgiving,
+                checkpoints=checkpoints,
+            )
             run.until(num_steps, chunk_size, [*callbacks, *bar])
             run.save()
             fits = run.fits()

@@ -18,11 +18,13 @@ _WINDOW = 20
 
 @dataclasses.dataclass(frozen=True)
 class Trouble:
-    """What went wrong, at which step, and how many steps led to the last good parameters."""
+    """What went wrong, at which step, how many steps led to the last good parameters, and the step with the first
+    quantity that was not finite, if any."""
 
     what: str
     step: int
     limit: int
+    not_finite: int | None = None
 
     def status(self, kept: int) -> Status:
         return Status("diverged", f"{self.what} at step {self.step:,}; what is kept is of step {kept:,}")
@@ -48,13 +50,15 @@ def find_trouble(
     """
     bad, end = np.flatnonzero(~np.isfinite(loss)), first + len(loss)
     if forgiving and bad.size > _FORGIVEN * len(loss):
-        return Trouble(f"the loss was not finite in {bad.size:,} of {len(loss):,} steps,", end - 1, first)
+        return Trouble(
+            f"the loss was not finite in {bad.size:,} of {len(loss):,} steps,", end - 1, first, first + int(bad[0])
+        )
     if bad.size and not forgiving:
         step = first + int(bad[0])
         # The parameters of this step gave the bad loss; those of the step before gave a good one.
-        return Trouble(f"the loss became {loss[bad[0]]}", step, step - 1)
+        return Trouble(f"the loss became {loss[bad[0]]}", step, step - 1, step)
     if not finite:
-        return Trouble("a gradient became NaN or infinite", end - 1, end - 1)
+        return Trouble("a gradient became NaN or infinite", end - 1, end - 1, end - 1)
     # A start that is far too wide narrows; a run that widens a hundredfold beyond both bounds is running away.
     width = abs(_middle(ratio[-_WINDOW:]))
     if width > _RUNAWAY and width > 100 * abs(early):
