@@ -194,6 +194,34 @@ def test_ctrl_c_keeps_what_there_is(model, tmp_path):
     assert json.loads(log.read_text().splitlines()[0])["step"] == 500
 
 
+@pytest.mark.slow
+def test_a_killed_fit_is_resumed_to_the_same_posterior(model, tmp_path):
+    arguments = ["fit", f"{model}:log_density", "--dim", "2", "--steps", "3000"]
+    whole, out = tmp_path / "whole", tmp_path / "run"
+    assert command(*arguments, "--out", str(whole)).returncode in (0, 3)
+    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments, "--out", str(out), "--checkpoint"], stderr=subprocess.DEVNULL
+    )
+    until = time.monotonic() + 240
+    while time.monotonic() < until and not list(out.glob("checkpoints/step-*")):
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not (out / "fit.json").exists()
+    done = command("resume", str(out))
+    assert done.returncode in (0, 3), done.stderr
+    assert (out / "posterior.safetensors").read_bytes() == (whole / "posterior.safetensors").read_bytes()
+    assert not (out / "checkpoints").exists()
+    assert "is finished" in command("resume", str(out)).stderr
+
+
+def test_only_a_folder_of_fit_can_be_resumed(tmp_path):
+    done = command("resume", str(tmp_path))
+    assert done.returncode == 2
+    assert "there is no request.json in it" in " ".join(done.stderr.split())
+
+
 def test_the_live_page_grows_and_is_for_those_who_have_its_address(capsys):
     chunk = Chunk(100, 400, 1.5, 2.0, 50.0, list)
     with serving("model.py:log_density") as watch:
