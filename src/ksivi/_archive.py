@@ -96,7 +96,7 @@ def _open(path: str | os.PathLike) -> tuple[dict[str, str], Tensors]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = json.loads(metadata["ksivi"])
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, OSError) as error:
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or not a ksivi file: {error!r}") from error
     if not isinstance(header, dict) or not all(isinstance(value, str) for value in header.values()):
         raise ValueError(f"{path} is damaged or not a ksivi file: its header is not a table of text")

@@ -1,17 +1,18 @@
 """What a run leaves behind: a folder with its posterior, its facts and its history, read without the model."""
 
 import dataclasses
+import io
 import json
 import math
 import os
 import platform
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from ._files import UNREADABLE, read_npz, write_atomically
 from .posterior import Fit, Posterior, load
 
 _POSTERIOR, _FACTS, _HISTORY = "posterior.safetensors", "fit.json", "history.npz"
@@ -49,8 +50,10 @@ class Record:
         (folder / _FACTS).unlink(missing_ok=True)
         os.replace(written, folder / _POSTERIOR)
         arrays: dict[str, Any] = {name: np.asarray(values) for name, values in self.history.items()}
-        np.savez_compressed(folder / _HISTORY, **arrays)
-        (folder / _FACTS).write_text(facts + "\n", encoding="utf-8")
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays)
+        write_atomically(folder / _HISTORY, content.getvalue())
+        write_atomically(folder / _FACTS, (facts + "\n").encode())
 
 
 def read_record(folder: str | os.PathLike) -> Record:
@@ -60,9 +63,8 @@ def read_record(folder: str | os.PathLike) -> Record:
         raise ValueError(f"{folder} must be the folder of a finished `ksivi fit`: there is no {_FACTS} in it")
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        with (folder / _HISTORY).open("rb") as file, np.load(file) as stored:
-            history = dict(stored)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        history = read_npz(folder / _HISTORY)
+    except UNREADABLE as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"{folder / _FACTS} must be a record of format {FORMAT}, which this version of ksivi writes")

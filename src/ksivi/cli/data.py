@@ -2,11 +2,12 @@
 
 import csv
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .._files import UNREADABLE, read_npz
 
 Data = dict[str, Any]
 
@@ -23,7 +24,7 @@ def read_data(path: Path) -> Data:
         raise ValueError(f"--data must be a file that exists, got {path}")
     try:
         found = readers[path.suffix.lower()](path)
-    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise ValueError(f"--data: {path} cannot be read: {error}") from error
     for name, values in found.items():
         if np.asarray(values).dtype.kind not in "biuf":
@@ -67,5 +68,4 @@ def _read_json(path: Path) -> Data:
 
 
 def _read_npz(path: Path) -> Data:
-    with path.open("rb") as file, np.load(file) as stored:
-        return dict(stored)
+    return dict(read_npz(path))

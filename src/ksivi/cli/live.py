@@ -61,14 +61,21 @@ def serving(title: str) -> Iterator[Watch]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = secrets.compare_digest(self.path.encode(), f"/{token}/".encode())
+            found = self._is_local() and secrets.compare_digest(self.path.encode(), f"/{token}/".encode())
             body = watch.answer() if found else b"not here"
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "text/html; charset=utf-8" if found else "text/plain")
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.send_header("X-Content-Type-Options", "nosniff")
             self.end_headers()
             self.wfile.write(body)
+
+        def _is_local(self) -> bool:
+            """Whether it was asked for by its own address, and not by the page or under the name of another host."""
+            own = f"127.0.0.1:{server.server_port}"
+            return self.headers.get("Host") == own and self.headers.get("Origin", f"http://{own}") == f"http://{own}"
 
         def log_message(self, *_: Any) -> None:
             """Says nothing: the terminal has the progress bar."""
