@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
-LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures", "_compile", "_sharding"}
+LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures", "_compile", "_files", "_sharding"}
 METHODS_AND_PROBLEMS = {
     "targets",
     "kernels",
@@ -42,11 +42,12 @@ ALLOWED = {
     "executors": set(),
     "comparison": METHODS_AND_PROBLEMS | {"executors"},
     "auto": {"posterior", "targets", "families", "objectives", "training", "diagnostics"},
+    "calibration": {"posterior", "targets", "auto"},
     "report": {"targets", "export", "posterior", "diagnostics", "record"},
     "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
     "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report", "executors"},
     "cli": {"demo", "comparison", "problems", "report", "training", "paper", "auto", "export", "record", "targets"}
-    | {"executors"},
+    | {"executors", "calibration"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -1,6 +1,6 @@
 """ksivi: kernel semi-implicit variational inference, from a log density to posterior draws."""
 
-from . import diagnostics, families, kernels, metrics, problems, report
+from . import calibration, diagnostics, families, kernels, metrics, problems, report
 from .auto import Recipe, fit
 from .families import SemiImplicit
 from .keys import fast_key
@@ -45,6 +45,7 @@ __all__ = [
     "Target",
     "TensorBoard",
     "Wake",
+    "calibration",
     "diagnostics",
     "families",
     "fast_key",

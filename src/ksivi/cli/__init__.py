@@ -9,6 +9,7 @@ except ImportError as error:
     raise SystemExit(f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})") from error
 
 from .. import __version__
+from .calibrate import calibrate
 from .compare import compare
 from .demo import demo
 from .fit import fit
@@ -36,7 +37,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (fit, resume, sample, report, demo, compare):
+for command in (fit, resume, sample, report, calibrate, demo, compare):
     app.command()(command)
 app.add_typer(paper, name="paper")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .._checks import as_count
+from ..calibration import Simulate, simulate_numpyro
 from ..problems import from_module
 from ..targets import Target, from_numpyro, from_pymc
 from .data import Data, read_data
@@ -30,6 +31,16 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
     if not callable(found):
         raise ValueError(f"{where} must be a log density, a model or a ksivi.Target, got {type(found).__name__}")
     return _of_numpyro(where, found, given)
+
+
+def simulate_of(where: str, data: Path | None) -> Simulate:
+    """Truths and targets from the prior of a NumPyro model, with the data that it takes by name."""
+    model = from_module(where)
+    if not callable(model) or isinstance(model, Target):
+        raise ValueError(f"{where} must be a NumPyro model, whose prior can be drawn from, got {type(model).__name__}")
+    given = _arguments(where, model, {} if data is None else read_data(data))
+    _of_numpyro(where, model, given)
+    return simulate_numpyro(model, **given)
 
 
 def _log_density(where: str, found: Any, given: Data) -> Callable:

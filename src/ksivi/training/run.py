@@ -3,7 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from .._compile import jit, one_shot
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import feed_of, with_data
 from .autopsy import NotFinite, examine
-from .checkpoints import Checkpoints, Snapshot, arrays_of, digest, tree_like
+from .checkpoints import Checkpoints, digest
 from .feed import Feeder
 from .loop import (
     Problem,
@@ -30,6 +30,7 @@ from .loop import (
     run_one,
 )
 from .signals import Terminated
+from .snapshots import progress_of, restore, snapshot_of
 from .start import as_state, count_bad, require_finite_start, share, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble
 
@@ -62,18 +63,6 @@ def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
     """Calls every callback; whether any returned True."""
     answers = [callback(chunk) for callback in callbacks]
     return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
-
-
-class _Progress(NamedTuple):
-    """How far a run is at the end of a chunk: kept as one, so that an interrupt finds all of it or none."""
-
-    state: TrainState
-    anchor: TrainState
-    anchor_rate: Array | None
-    step: int
-    limits: list[int]
-    troubles: tuple[Trouble | None, ...]
-    num_chunks: int
 
 
 class Run:
@@ -127,12 +116,14 @@ class Run:
         self.records: dict[str, list[np.ndarray]] = {"loss": [], "stein_ratio": []}
         self.first = self.step = int(np.max(np.asarray(self.state.step)))
         self.ending: Status | None = None
-        self.checkpoints, self._mark = checkpoints, self._progress()
+        self.checkpoints, self._mark = checkpoints, progress_of(self)
         if checkpoints is not None:
             parts = {"key": key, "family": (params, frozen), "target": target, "objective": objective}
             parts |= {"learning_rate": learning_rate, "ema": decay, "resume": resume}
             self.identity = {name: digest(part) for name, part in parts.items()}
-            self._restore(checkpoints.latest(self.identity))
+            if (snapshot := checkpoints.latest(self.identity)) is not None:
+                restore(self, snapshot)
+                self._mark = progress_of(self)
 
     def until(self, num_steps: int, chunk_size: int, callbacks: Sequence[Callback]) -> None:
         """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback says so, or Ctrl-C."""
@@ -161,7 +152,7 @@ class Run:
     def save(self) -> None:
         """A checkpoint of the last whole chunk, where they are wanted."""
         if self.checkpoints is not None:
-            self.checkpoints.write(self._snapshot(self._mark))
+            self.checkpoints.write(snapshot_of(self, self._mark))
 
     def fits(self) -> list[Fit]:
         seconds = time.perf_counter() - self.started
@@ -176,7 +167,7 @@ class Run:
         for name, values in records.items():
             self.records.setdefault(name, []).append(values)
         self.anchor, self.anchor_problem, self.state, self.step = self.state, self.problem, state, self.step + count
-        before, self._mark = self._mark.step, self._progress()
+        before, self._mark = self._mark.step, progress_of(self)
         if self.checkpoints is not None and self.checkpoints.is_due(before, self.step):
             self.save()
         now = time.perf_counter()
@@ -185,35 +176,6 @@ class Run:
         chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
         if told_to_stop(callbacks, chunk):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
-
-    def _progress(self) -> "_Progress":
-        rate = self.anchor_problem.learning_rate
-        troubles, chunks = tuple(self.troubles), len(self.records["loss"])
-        return _Progress(self.state, self.anchor, rate, self.step, self.limits.tolist(), troubles, chunks)
-
-    def _snapshot(self, mark: "_Progress") -> Snapshot:
-        arrays = arrays_of((mark.state, mark.anchor, mark.anchor_rate), "state")
-        for name, chunks in self.records.items():
-            arrays |= {f"records.{name}": np.concatenate(chunks[: mark.num_chunks], axis=1)} if mark.num_chunks else {}
-        troubles = [None if one is None else dataclasses.asdict(one) for one in mark.troubles]
-        seconds = time.perf_counter() - self.started
-        facts = {"first": self.first, "seconds": seconds, "limits": mark.limits, "troubles": troubles}
-        return Snapshot(mark.step, self.identity, facts, arrays)
-
-    def _restore(self, snapshot: Snapshot | None) -> None:
-        """Goes on where another process was."""
-        if snapshot is None:
-            return
-        like = (self.state, self.anchor, self.anchor_problem.learning_rate)
-        self.state, self.anchor, rate = tree_like(like, "state", snapshot.arrays)
-        self.anchor_problem = dataclasses.replace(self.problem, learning_rate=rate)
-        named = {name.removeprefix("records."): a for name, a in snapshot.arrays.items() if name.startswith("records.")}
-        self.records |= {name: [values] for name, values in named.items()}
-        facts, self.step = snapshot.facts, snapshot.step
-        self.first, self.limits = facts["first"], np.array(facts["limits"])
-        self.troubles = [None if one is None else Trouble(**one) for one in facts["troubles"]]
-        self.started = time.perf_counter() - facts["seconds"]
-        self._mark = self._progress()
 
     def _advance(
         self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None

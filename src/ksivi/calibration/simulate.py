@@ -1,0 +1,75 @@
+"""Truths from a prior, and the targets that data simulated from them make."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, PRNGKeyArray
+
+from ..targets import Target, from_numpyro
+
+Simulate = Callable[[PRNGKeyArray], tuple[dict[str, Array], Target]]
+"""A key to parameters by name, as `posterior.draws` has them, and the target of data that they made."""
+
+
+def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
+    """Draws parameters from a NumPyro model's prior and its observed sites from them.
+
+    The arguments are those of one call with data, which say how much is observed; the values of observed sites are
+    replaced. A model that uses its data elsewhere too, such as the last value of a series, is not simulated rightly.
+    All targets are one function of arrays of the same shapes, so that a fit compiles once.
+
+    ```python
+    import numpyro, numpyro.distributions as dist
+
+    def model(y):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    simulate = ksivi.calibration.simulate_numpyro(model, jnp.zeros(10))
+    truth, target = simulate(jax.random.key(0))
+    ```
+    """
+    from numpyro import handlers
+
+    observed = list(_model_of(from_numpyro(model, *args, **kwargs)).observed())
+    if not observed:
+        raise ValueError("model must have observed sites to simulate, and it has none")
+
+    def given(data: dict[str, Array], *args: Any, **kwargs: Any) -> Any:
+        return _replacing(model, lambda name, _: data[name])(*args, **kwargs)
+
+    def simulate(key: PRNGKeyArray) -> tuple[dict[str, Array], Target]:
+        prior_key, data_key = jax.random.split(key)
+        keys = dict(zip(observed, jax.random.split(data_key, len(observed)), strict=True))
+        simulated = _replacing(model, lambda name, site: _like(keys[name], site["fn"], site["value"]))
+        sites = handlers.trace(handlers.seed(simulated, prior_key)).get_trace(*args, **kwargs)
+        values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
+        data = {name: values.pop(name) for name in observed}
+        return values, from_numpyro(given, data, *args, **kwargs)
+
+    return simulate
+
+
+def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -> Callable:
+    """The model with other values at its observed sites; NumPyro's own `uncondition` forgets the shape of the data."""
+    from numpyro.primitives import Messenger
+
+    class Replacing(Messenger):
+        def process_message(self, site: dict[str, Any]) -> None:
+            if site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ != "Unit":
+                site["value"] = value(site["name"], site)
+
+    return Replacing(model)
+
+
+def _like(key: PRNGKeyArray, distribution: Any, data: Any) -> Array:
+    """A draw in the shape of the data, which may be larger than that of the distribution where there is no plate."""
+    shape = jnp.shape(data)
+    return distribution.expand(shape[: len(shape) - distribution.event_dim]).sample(key)
+
+
+def _model_of(target: Target) -> Any:
+    assert target.model is not None
+    return target.model

@@ -1,0 +1,129 @@
+"""Calibration of exact, narrow and shifted posteriors, whose verdict is known."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+
+import ksivi
+from ksivi.calibration import calibrate, simulate_numpyro
+from ksivi.families import Empirical
+from ksivi.report.ranks import rank_histograms
+
+KEY = jax.random.key(0)
+
+
+class Model:
+    """θ ~ N(0, 1), y ~ N(θ, 1), twice; the exact posterior N(y/2, 1/2), made wider or moved."""
+
+    def __init__(self, width=1.0, shift=0.0):
+        self.width, self.shift, self.calls = width, shift, 0
+
+    def simulate(self, key):
+        truth_key, data_key = jax.random.split(key)
+        theta = jax.random.normal(truth_key, (2,))
+        self.y = theta + jax.random.normal(data_key, (2,))
+        return {"x": theta}, TARGET
+
+    def fit(self, key, target):
+        self.calls += 1
+        points = self.y[None] / 2 + self.shift + self.width * jnp.sqrt(0.5) * jax.random.normal(key, (2_000, 2))
+        posterior = ksivi.Posterior.of(Empirical(points), target)
+        cost = ksivi.Cost(0.0, 0, 0)
+        return ksivi.Fit(posterior, ksivi.Status("converged", "exact"), True, {}, {}, cost, None)
+
+
+TARGET = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+
+
+def run(model, count=300, **options):
+    return calibrate(KEY, model.simulate, count, fit=model.fit, **options)
+
+
+def test_exact_posteriors_are_calibrated():
+    found = run(Model())
+    assert found.names == ["x[0]", "x[1]"]
+    assert found.rejected() == []
+    assert found.counts.sum() == 600
+    for level in (0.5, 0.8, 0.95):
+        share, error = found.coverage(level)
+        assert 0.005 < error < 0.03
+        assert abs(share - level) < 4 * error
+    assert "300 fits, 300 of them trusted" in str(found)
+
+
+@pytest.mark.parametrize("fault", [{"width": 0.6}, {"width": 1.6}, {"shift": 0.8}])
+def test_posteriors_that_are_wrong_are_found_out(fault):
+    found = run(Model(**fault))
+    assert found.rejected() == ["x[0]", "x[1]"]
+    share, error = found.coverage(0.95)
+    assert (share < 0.95 - 4 * error) == (fault != {"width": 1.6})
+
+
+def test_a_record_is_gone_on_with(tmp_path):
+    path, model = tmp_path / "record.jsonl", Model()
+    run(model, 5, record=path)
+    path.write_text(path.read_text()[:-30])
+    heard = []
+    found = run(model, 8, record=path, heard=heard.append)
+    assert model.calls == 5 + 4
+    assert [one.index for one in heard] == [4, 5, 6, 7]
+    np.testing.assert_array_equal(found.ranks, run(Model(), 8).ranks)
+    assert len(path.read_text().splitlines()) == 8
+    with pytest.raises(ValueError, match="record must be of this key"):
+        calibrate(jax.random.key(1), model.simulate, 8, fit=model.fit, record=path)
+    path.write_text("not JSON\n" + path.read_text())
+    with pytest.raises(ValueError, match="record must hold replications, and line 1"):
+        run(model, 8, record=path)
+
+
+def test_bad_arguments_are_named():
+    model = Model()
+    with pytest.raises(ValueError, match="num_replications must be"):
+        run(model, 1)
+    with pytest.raises(ValueError, match="simulate must be"):
+        calibrate(KEY, None, 5)
+    with pytest.raises(ValueError, match="simulate must give a truth for every parameter, and x has none"):
+        calibrate(KEY, lambda key: ({"y": 0}, model.simulate(key)[1]), 5, fit=model.fit)
+    with pytest.raises(ValueError, match=r"simulate must give x the shape \(2,\), like a draw, got \(3,\)"):
+        calibrate(KEY, lambda key: ({"x": jnp.zeros(3)}, model.simulate(key)[1]), 5, fit=model.fit)
+
+
+def groups(y):
+    mean = numpyro.sample("mean", dist.Normal(1, 2))
+    spread = numpyro.sample("spread", dist.HalfNormal(1))
+    numpyro.sample("y", dist.Normal(mean, spread), obs=y)
+
+
+def test_truths_come_from_the_prior_and_data_from_the_truths():
+    simulate = simulate_numpyro(groups, jnp.zeros(50))
+    pairs = [simulate(key) for key in jax.random.split(KEY, 200)]
+    truths = {name: np.array([truth[name] for truth, _ in pairs]) for name in ("mean", "spread")}
+    assert abs(truths["mean"].mean() - 1) < 4 * 2 / np.sqrt(200)
+    assert np.all(truths["spread"] > 0)
+    data = np.array([target.model.observed()["y"] for _, target in pairs])
+    z = (data - truths["mean"][:, None]) / truths["spread"][:, None]
+    assert abs(z.mean()) < 4 / np.sqrt(z.size)
+    assert abs(z.std() - 1) < 0.05
+
+
+def test_new_data_are_the_same_program():
+    simulate = simulate_numpyro(groups, jnp.zeros(5))
+    first, second = (simulate(key)[1] for key in jax.random.split(KEY, 2))
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    x = jnp.array([0.3, -0.2])
+    assert first.log_density(x) != second.log_density(x)
+
+
+def test_a_model_without_data_cannot_be_simulated():
+    with pytest.raises(ValueError, match="model must have observed sites"):
+        simulate_numpyro(lambda: numpyro.sample("a", dist.Normal(0, 1)))
+
+
+def test_the_figure_has_a_panel_a_parameter(tmp_path):
+    figure = rank_histograms(run(Model(width=0.6), 40))
+    titles = [axis.get_title() for axis in figure.axes]
+    assert titles[0].startswith("x[0], p = ")
+    assert titles[2] == "truths inside, all parameters"
