@@ -133,13 +133,23 @@ def calibrate(
     - `heard`: called with every new `Replication`.
 
     ```python
-    def simulate(key):
-        mean_key, data_key = jax.random.split(key)
-        mean = jax.random.normal(mean_key, (2,))
-        y = mean + jax.random.normal(data_key, (2,))
-        return {"x": mean}, ksivi.Target(lambda x: -0.5 * jnp.sum(x**2 + (y - x) ** 2), dim=2)
+    def log_prior(x):
+        return -0.5 * jnp.sum(x**2)
 
-    found = ksivi.calibration.calibrate(jax.random.key(0), simulate, 20)  # minutes
+    def log_likelihood(x, y):
+        return -0.5 * jnp.sum((y - x[None]) ** 2)
+
+    def simulate(key):
+        truth_key, data_key = jax.random.split(key)
+        truth = jax.random.normal(truth_key, (2,))
+        y = truth + jax.random.normal(data_key, (1, 2))
+        return {"x": truth}, ksivi.Target.from_data(log_prior, log_likelihood, y, dim=2)
+
+    def brief(key, target):
+        family = ksivi.SemiImplicit.location_scale(2)
+        return ksivi.train(key, target, family, ksivi.SIVI(20, num_mixing=0), num_steps=200)
+
+    print(ksivi.calibration.calibrate(jax.random.key(0), simulate, 3, fit=brief))
     ```
 
     Reference: Talts, Betancourt, Simpson, Vehtari and Gelman, Validating Bayesian inference algorithms with
