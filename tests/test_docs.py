@@ -110,7 +110,7 @@ def test_the_notebook_is_the_tutorial():
 def test_the_reference_has_every_public_name():
     pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     shown = re.findall(r"^::: (ksivi[\w.]*)$", pages, re.MULTILINE)
-    rooms = ("diagnostics", "families", "kernels", "metrics", "problems", "report")
+    rooms = ("calibration", "diagnostics", "families", "kernels", "metrics", "problems", "report")
     names = {"": ksivi.__all__} | {room: getattr(ksivi, room).__all__ for room in rooms}
     for room, public in names.items():
         found = {name.rpartition(".")[2] for name in shown if name.startswith(f"ksivi.{room}")}

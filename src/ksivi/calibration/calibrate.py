@@ -142,7 +142,7 @@ def calibrate(
     def simulate(key):
         truth_key, data_key = jax.random.split(key)
         truth = jax.random.normal(truth_key, (2,))
-        y = truth + jax.random.normal(data_key, (1, 2))
+        y = truth[None] + jax.random.normal(data_key, (1, 2))
         return {"x": truth}, ksivi.Target.from_data(log_prior, log_likelihood, y, dim=2)
 
     def brief(key, target):

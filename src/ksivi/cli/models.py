@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from .._checks import as_count
-from ..calibration import Simulate, simulate_numpyro
+from ..calibration import simulate_numpyro
+from ..calibration.simulate import Simulate
 from ..problems import from_module
 from ..targets import Target, from_numpyro, from_pymc
 from .data import Data, read_data
