@@ -52,6 +52,30 @@ OBJECTIVES = {
 }
 
 
+def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path):
+    """One run of two walks off a cliff after it was resumed in shorter chunks; the other goes on undisturbed."""
+    log_density = lambda x: jnp.sum(x) - 0.005 * jnp.sum(x**2) + 1e-3 * jnp.sqrt(60.0 - jnp.max(x))  # noqa: E731
+    rates, target = jnp.array([0.3, 1e-3]), ksivi.Target(log_density, dim=2)
+    family = ksivi.SemiImplicit.location_scale(2)
+    run = lambda **options: ksivi.train(  # noqa: E731
+        jax.random.split(jax.random.key(1), 2),
+        target,
+        family,
+        ksivi.KSIVI(num_samples=8),
+        num_steps=400,
+        optimizer=optax.adam,
+        learning_rate=rates,
+        **options,
+    )
+    whole = run(chunk_size=100)
+    assert [fit.status.kind for fit in whole] == ["diverged", "step limit"]
+    assert 100 < whole[0].diagnostics["not finite"].step < 400
+    run(chunk_size=100, checkpoint=tmp_path, every=100, callbacks=until(100))
+    resumed = run(chunk_size=30, checkpoint=tmp_path)
+    assert [killed.digest(fit) for fit in resumed] == [killed.digest(fit) for fit in whole]
+    assert resumed[0].diagnostics["not finite"] == whole[0].diagnostics["not finite"]
+
+
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_state_is_kept(name, tmp_path):
     """Critics, averages, and runs of a batch of keys with rates of their own."""
@@ -124,17 +148,27 @@ def test_damaged_files_never_give_another_answer(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    [("key", {"key": jax.random.key(2)}), ("family", {"log_var": -1.0}), ("target", {"scale": 2.0})],
+    [
+        ("key", {"key": jax.random.key(2)}),
+        ("family", {"log_var": -1.0}),
+        ("target", {"scale": 2.0}),
+        ("objective", {"objective": ksivi.KSIVI(num_samples=9)}),
+        ("objective", {"objective": ksivi.KSIVI(ksivi.kernels.IMQ(), num_samples=8)}),
+        ("optimizer", {"optimizer": optax.adam(1e-4)}),
+        ("nonfinite", {"nonfinite": "skip"}),
+    ],
 )
 def test_the_folder_of_another_run_is_refused(name, change, tmp_path):
-    def run(key=None, log_var=0.0, scale=1.0):
+    def run(key=None, log_var=0.0, scale=1.0, objective=None, **options):
         rows = scale * jnp.ones((5, 2))
         target = ksivi.Target.from_data(
             lambda x: -jnp.sum(x**2), lambda x, rows: -jnp.sum((rows - x[None]) ** 2), rows, dim=2
         )
         family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3, (8,), log_var=log_var)
         key = jax.random.key(1) if key is None else key
-        ksivi.train(key, target, family, ksivi.KSIVI(num_samples=8), num_steps=4, checkpoint=tmp_path)
+        objective = objective or ksivi.KSIVI(num_samples=8)
+        options = {"optimizer": optax.adam(1e-3)} | options
+        ksivi.train(key, target, family, objective, num_steps=4, checkpoint=tmp_path, **options)
 
     run()
     with pytest.raises(ValueError, match=f"checkpoint must be the folder of this run: .* the {name} is another"):
@@ -174,15 +208,16 @@ def start(folder):
     return process
 
 
-def wait_for_checkpoints(folder):
+def wait_for_checkpoints(folder, process):
     while not list(folder.glob("step-*")):
+        assert process.poll() is None
         time.sleep(0.01)
 
 
 def test_sigterm_leaves_a_checkpoint_and_says_so(tmp_path):
     folder = tmp_path / "run"
     with start(folder) as process:
-        wait_for_checkpoints(folder)
+        wait_for_checkpoints(folder, process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 143
     assert int(newest(folder).stem.removeprefix("step-")) < 6_000
@@ -197,7 +232,7 @@ def test_runs_killed_at_random_moments_end_alike(tmp_path):
         folder = tmp_path / str(i)
         with start(folder) as process:
             if rng.random() < 0.8:
-                wait_for_checkpoints(folder)
+                wait_for_checkpoints(folder, process)
             time.sleep(rng.uniform(0, 1.5))
             process.kill()
         with start(folder) as resumed:

@@ -105,6 +105,8 @@ def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     """By the search of a CPU and by both ways of a GPU, its block of threads interpreted."""
     monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "cpu" if way == "search" else "gpu")
     monkeypatch.setattr(median, "_IN_ONE_BLOCK", 13 * 11 if way == "one block" else 0)
+    monkeypatch.setattr(median, "platform", lambda: "cpu" if way == "search" else "gpu")
+    monkeypatch.setattr(one_block, "is_supported", lambda: True)
     monkeypatch.setattr(one_block, "select", functools.partial(one_block.select, interpret=True))
     values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
     rows = jnp.arange(13, dtype=dtype)[:, None]

@@ -29,6 +29,9 @@ class Structural(Generic[Function]):
     def __hash__(self) -> int:
         return hash(self._fingerprint)
 
+    def __repr__(self) -> str:
+        return f"Structural({self._fingerprint!r})"
+
 
 def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
     """A hashable description of a value; objects that it cannot look into stand for themselves."""
@@ -75,3 +78,6 @@ class _Itself:
             return hash(self.value)
         except TypeError:
             return id(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)

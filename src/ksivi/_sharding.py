@@ -36,7 +36,8 @@ def require_threads(mesh: Mesh | None) -> Mesh | None:
     While the devices wait for one of them, they hold a thread each, and a decomposition waits for one more, for good.
     """
     devices = 0 if mesh is None or jax.default_backend() != "cpu" else len(mesh.local_devices)
-    threads = int(os.environ.get("NPROC") or os.cpu_count() or 1)
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = int(given) if (given := os.environ.get("NPROC", "")).isdigit() else affinity
     if devices >= max(2, threads):
         raise ValueError(
             f"mesh must have fewer virtual devices than XLA has threads, got {devices} devices and {threads} threads: "
@@ -72,6 +73,12 @@ def on_every_device(array: Array) -> Array:
     if isinstance(array, jax.Array) and array.sharding.device_set == set(_mesh().devices.flat):
         return array
     return jax.device_put(jnp.asarray(array), NamedSharding(_mesh(), PartitionSpec()))
+
+
+def platform() -> str:
+    """Where programs run: on the mesh, on the user's default device, or on JAX's."""
+    device = _mesh().devices.flat[0] if _names() else jax.config.jax_default_device  # type: ignore[attr-defined]
+    return getattr(device, "platform", None) or (device if isinstance(device, str) else jax.default_backend())
 
 
 def divide_rows(rows: PyTree) -> PyTree:

@@ -91,7 +91,7 @@ def fit(
     if num_steps is not None:
         recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
-    checkpoints = as_checkpoints(checkpoint, every, recipe.max_steps)
+    checkpoints = as_checkpoints(checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s})
     bar = ProgressBar("fit") if wanted(progress) else None
     try:
         with heeding_sigterm(checkpoint is not None), on(require_threads(as_mesh(mesh))):

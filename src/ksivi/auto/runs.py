@@ -66,6 +66,7 @@ def train_runs(
     chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
     # A run from a checkpoint is ahead of `step`: it is led through what it has done by what it recorded then.
     step, ending, most, slowest = 0, "steps", recipe.max_steps * 2 // 3, 0.0
+    most = run.memo.get("cooling_from", most)
     while ending == "steps" and _can_go_on(run, step) and step + chunk <= most:
         began, is_compiled = time.perf_counter(), step > 0
         if is_compiled and deadline - began < slowest * (1 + _num_cooling(step + chunk, chunk)):
@@ -75,13 +76,15 @@ def train_runs(
         _advance(run, step, chunk, rate, _expecting(callbacks, recipe.max_steps))
         slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
         ending = "settled" if _has_settled(run, step, fewest_steps) else "steps"
+    ending = run.memo.setdefault("ending", ending)
+    run.memo["cooling_from"] = step
     num_cooling = _num_cooling(step, chunk)
     callbacks = _expecting(callbacks, step + num_cooling * chunk)
     for rate in cooling_rates(recipe.learning_rate, num_cooling):
         step += chunk
         _advance(run, step, chunk, rate, callbacks)
     run.save()
-    return sorted(run.fits(), key=final_bound), ending  # type: ignore[return-value]
+    return sorted(run.fits(), key=final_bound), ending
 
 
 def final_bound(fit: Fit) -> float:

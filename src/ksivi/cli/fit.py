@@ -68,7 +68,7 @@ def run_request(
     place = folder(out)
     snapshots = place / CHECKPOINTS if checkpoint else None
     if checkpoint:
-        request.write(place)
+        request.claim(place)
     options: dict[str, Any] = {"num_steps": request.steps, "budget_s": request.budget, "checkpoint": snapshots}
     with serving(request.model) if live else contextlib.nullcontext() as watch:
         options["callbacks"] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]

@@ -22,7 +22,12 @@ class Request:
     budget: float | None
     cwd: str
 
-    def write(self, folder: Path) -> None:
+    def claim(self, folder: Path) -> None:
+        """Writes it into the folder; refuses (`ValueError`) one with checkpoints of another."""
+        if (folder / _FILE).is_file() and any((folder / CHECKPOINTS).glob("step-*")):
+            before = dataclasses.asdict(Request.read(folder))
+            if other := [name for name, value in dataclasses.asdict(self).items() if before[name] != value]:
+                raise ValueError(f"--out must be another folder: {folder} holds checkpoints of another {other[0]}")
         write_atomically(folder / _FILE, json.dumps(dataclasses.asdict(self), indent=2).encode())
 
     @classmethod

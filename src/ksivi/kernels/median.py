@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
 
 from .._compile import jit
-from .._sharding import whole
+from .._sharding import platform, whole
 from .pairwise import Pairwise, counted, fold_rows, num_pairs
 from .select import Keys, count_below, integer_like, rank_threshold, sortable
 
@@ -49,8 +49,11 @@ def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], gr
     if size > 2**32:
         raise ValueError(f"the median of {size:,} pairs is out of range: at most 2**32 pairs")
     largest = jnp.asarray(jnp.iinfo(integer_like(x.dtype)).max, integer_like(x.dtype))
-    if jax.default_backend() == "gpu" and len(x) * m <= _IN_ONE_BLOCK:
-        return _by_one_block(spread, x, y, group)
+    if len(x) * m <= _IN_ONE_BLOCK and platform() in ("gpu", "cuda"):
+        from . import one_block  # imports Pallas, which takes a while
+
+        if one_block.is_supported():
+            return _by_one_block(one_block.select, spread, x, y, group)
 
     is_stored = len(x) * m <= _STORED
     rows = (jnp.arange(len(x)), sortable(spread(x, y)) if is_stored else x)
@@ -76,10 +79,10 @@ def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], gr
     return fold(lambda best, keys, rows: _smaller(best, not_below(keys), rows), _Entry(largest, nowhere, nowhere))
 
 
-def _by_one_block(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int) -> _Entry:
+def _by_one_block(
+    select: Callable, spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int
+) -> _Entry:
     """The median of few pairs on a GPU, in one launch."""
-    from .one_block import select  # imports Pallas, which takes a while
-
     m, size = len(y), num_pairs(len(x), len(y), group)
     keys, where = sortable(spread(x, y)), counted(jnp.arange(len(x)), m, group)
     keys = keys if where is None else jnp.where(where, keys, jnp.iinfo(keys.dtype).max)

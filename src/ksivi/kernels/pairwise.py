@@ -40,7 +40,7 @@ def sum_rows(part: Part, shared: PyTree, rows: PyTree, num_columns: int) -> Scal
     if blocks is None:
         return part(shared, rest)
     total = _sum_blocks((shared, blocks), part)
-    return total if rest is None else total + jax.checkpoint(part)(shared, rest)
+    return total if rest is None else total + eqx.filter_checkpoint(part)(shared, rest)
 
 
 @eqx.filter_custom_vjp

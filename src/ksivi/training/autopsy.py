@@ -6,13 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 
 from .._compile import one_shot
 from ..targets import at_step
 from .loop import Problem, TrainState
 
-_DRAWS = 4_096
+_DRAWS, _AT_ONCE = 1_000, 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,9 @@ class NotFinite:
     quantity: str
     coordinates: tuple[int | str, ...]
     share: float
+
+    def __post_init__(self):
+        object.__setattr__(self, "coordinates", tuple(self.coordinates))  # JSON has lists
 
     def __str__(self) -> str:
         shown = ", ".join(map(str, self.coordinates[:8])) + (", …" if len(self.coordinates) > 8 else "")
@@ -68,8 +72,8 @@ def _look(
     family, step_key = problem.family(state.params), jax.random.fold_in(key, state.step)
     target = at_step(problem.target, jnp.zeros((), jnp.int32)).minibatch(step_key)
     x = family.sample(step_key, _DRAWS)
-    score = jax.vmap(target.score)(x)
-    value = jax.vmap(target.log_density)(x) if target.has_log_density else jnp.zeros(_DRAWS)
+    score = lax.map(target.score, x, batch_size=_AT_ONCE)
+    value = lax.map(target.log_density, x, batch_size=_AT_ONCE) if target.has_log_density else jnp.zeros(_DRAWS)
     leaves = jax.tree.leaves(_gradient(step_key, problem, state))
     return ~jnp.isfinite(value), ~jnp.isfinite(score), jnp.stack([~jnp.all(jnp.isfinite(leaf)) for leaf in leaves])
 

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,13 +60,15 @@ class Checkpoints:
     **Arguments:**
 
     - `folder`: made if it is not there.
-    - `every`: steps between snapshots.
+    - `every`: steps between snapshots, of which there is at most one a chunk.
+    - `also`: what else tells the run from others.
     """
 
-    def __init__(self, folder: str | os.PathLike, every: int):
+    def __init__(self, folder: str | os.PathLike, every: int, also: dict[str, Any] | None = None):
         if not isinstance(folder, str | os.PathLike) or (Path(folder).exists() and not Path(folder).is_dir()):
             raise ValueError(f"checkpoint must name a folder, got {folder!r}")
-        self.folder, self.every = Path(folder), as_count(every, "every")
+        self.folder, self.every, self.also = Path(folder), as_count(every, "every"), also or {}
+        self._written: int | None = None
         with self._forgiven("made"):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -74,10 +77,11 @@ class Checkpoints:
 
     def write(self, snapshot: Snapshot) -> None:
         """A disk that is full, or a folder that may not be written, costs a warning and not the run."""
-        if jax.process_index() > 0:
+        if jax.process_index() > 0 or snapshot.step == self._written:
             return
         with self._forgiven("written"):
             write_atomically(self.folder / f"step-{snapshot.step:012}.safetensors", snapshot.sealed())
+            self._written = snapshot.step
             for old in self._files()[_KEPT:]:
                 old.unlink()
             for part in self.folder.glob(".step-*.part"):  # what a killed process left
@@ -115,26 +119,35 @@ class Checkpoints:
             warnings.warn(words, RuntimeWarning, stacklevel=3)
 
 
-def as_checkpoints(folder: str | os.PathLike | None, every: int | None, num_steps: int) -> Checkpoints | None:
+def as_checkpoints(
+    folder: str | os.PathLike | None, every: int | None, num_steps: int, also: dict[str, Any] | None = None
+) -> Checkpoints | None:
     """Those of a run of so many steps, by its arguments `checkpoint` and `every`."""
     if folder is None:
         if every is not None:
             raise ValueError(f"every needs a checkpoint folder, got every={every!r} and no checkpoint")
         return None
-    return Checkpoints(folder, max(1, num_steps // 100) if every is None else every)
+    return Checkpoints(folder, max(1, num_steps // 100) if every is None else every, also)
 
 
 def digest(tree: PyTree) -> str:
-    """Of all arrays in a tree, with their places, shapes and dtypes. What is no array, such as code, is left out."""
-    found = hashlib.sha256()
+    """Of all arrays in a tree, and of all else by its words: classes and settings, and of functions the names."""
+    found = hashlib.sha256(_words(jax.tree.structure(tree)).encode())
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if isinstance(leaf, jax.Array | np.ndarray) and getattr(leaf, "is_fully_addressable", True):
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            found.update(_words(leaf).encode())
+        elif getattr(leaf, "is_fully_addressable", True):
             array = _plain(leaf)
             found.update(json.dumps([jax.tree_util.keystr(path), str(leaf.dtype), array.shape]).encode())
             content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
             for part in [content] if len(content) <= 2 * _HASHED else [content[:_HASHED], content[-_HASHED:]]:
                 found.update(part.data)
     return found.hexdigest()
+
+
+def _words(value: Any) -> str:
+    """The same in every process: without addresses, and without the folders of code."""
+    return re.sub(r' at 0x[0-9a-f]+|, file "[^"]*"', "", repr(value))
 
 
 def arrays_of(tree: PyTree, name: str) -> dict[str, np.ndarray]:

@@ -1,5 +1,6 @@
 """The host's side of training: chunks, callbacks, records, trouble."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -113,13 +114,15 @@ class Run:
         self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
         self.troubles: list[Trouble | None] = [None] * self.num_runs
         self.seen: dict[int, NotFinite] = {}
+        self.memo: dict[str, Any] = {}  # what whoever leads the run has decided, for those who go on with it
         self.records: dict[str, list[np.ndarray]] = {"loss": [], "stein_ratio": []}
         self.first = self.step = int(np.max(np.asarray(self.state.step)))
         self.ending: Status | None = None
         self.checkpoints, self._mark = checkpoints, progress_of(self)
         if checkpoints is not None:
             parts = {"key": key, "family": (params, frozen), "target": target, "objective": objective}
-            parts |= {"learning_rate": learning_rate, "ema": decay, "resume": resume}
+            parts |= {"optimizer": self.problem.optimizer, "learning_rate": learning_rate, "ema": decay}
+            parts |= {"resume": resume, "nonfinite": forgiving, **checkpoints.also}
             self.identity = {name: digest(part) for name, part in parts.items()}
             if (snapshot := checkpoints.latest(self.identity)) is not None:
                 restore(self, snapshot)
@@ -135,7 +138,7 @@ class Run:
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
                 self._chunk(num_steps, shape, callbacks)
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, Terminated) as error:
             self.ending = Status("interrupted", f"stopped by the user after {self.step:,} of {num_steps:,} steps")
             self.save()
             if isinstance(error, Terminated):
@@ -204,7 +207,9 @@ class Run:
         if any(found.values()):
             # Steps are repeatable: running again from a chunk ago, up to the fault, gives the parameters before it.
             limits = np.minimum(self.limits, self.step + count)
-            before = self._advance(self.anchor, limits, shape, self.anchor_problem)[0]
+            before, until = self.anchor, np.minimum(limits, self.step)
+            while np.any(np.asarray(before.step) < until):  # once, unless the chunks before a checkpoint were shorter
+                before = self._advance(before, until, shape, self.anchor_problem)[0]
             state = self._advance(before, limits, shape)[0]
             steps = {i: t.not_finite for i, t in found.items() if t is not None and t.not_finite is not None}
             self._examine(steps, before, shape)
@@ -223,7 +228,8 @@ class Run:
             state = self._pick(begun, i)
             state = state if bool(all_finite(state.params)) else self._pick(earlier, i)
             key, own = self.key[i] if self.batched else self.key, self._pick(self.own, i)
-            self.seen[i] = examine(key, self.problem.with_own(own), state)
+            with contextlib.suppress(RuntimeError, MemoryError):  # a look that fails must not cost the run
+                self.seen[i] = examine(key, self.problem.with_own(own), state)
 
     def _fit(self, i: int, seconds: float) -> Fit:
         state, trouble = self._pick(self.state, i), self.troubles[i]

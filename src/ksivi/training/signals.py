@@ -8,8 +8,8 @@ from collections.abc import Iterator
 _EXIT = 128 + signal.SIGTERM
 
 
-class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+class Terminated(BaseException):
+    """SIGTERM came. Not a KeyboardInterrupt, after which callers may go on."""
 
 
 @contextlib.contextmanager

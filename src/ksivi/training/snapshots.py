@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from jaxtyping import Array
 
+from .autopsy import NotFinite
 from .checkpoints import Snapshot, arrays_of, tree_like
 from .loop import TrainState
 from .trouble import Trouble
@@ -45,6 +46,8 @@ def snapshot_of(run: "Run", mark: Progress) -> Snapshot:
         "seconds": time.perf_counter() - run.started,
         "limits": mark.limits,
         "troubles": [None if one is None else dataclasses.asdict(one) for one in mark.troubles],
+        "seen": {i: dataclasses.asdict(one) for i, one in run.seen.items()},
+        "memo": dict(run.memo),
     }
     return Snapshot(mark.step, run.identity, facts, arrays)
 
@@ -59,4 +62,6 @@ def restore(run: "Run", snapshot: Snapshot) -> None:
     run.records |= {name: [values] for name, values in recorded.items()}
     run.step, run.first, run.limits = snapshot.step, facts["first"], np.array(facts["limits"])
     run.troubles = [None if one is None else Trouble(**one) for one in facts["troubles"]]
+    run.seen = {int(i): NotFinite(**one) for i, one in facts["seen"].items()}
+    run.memo = facts["memo"]
     run.started = time.perf_counter() - facts["seconds"]

@@ -71,7 +71,8 @@ def train(
         ended it: which quantity, in which coordinates, at which share of the draws.
     - `checkpoint`: a folder for snapshots of the run. Where it holds some, the run goes on from the last good one, and
         ends with the same numbers as if it had never stopped; so the same call again is how to resume. Ctrl-C and
-        SIGTERM leave one, and SIGTERM then ends the process with exit code 143. The folder of another run is refused.
+        SIGTERM leave one of the last whole chunk, and SIGTERM then ends the process with exit code 143. The folder of
+        another run is refused.
     - `every`: steps between snapshots, a hundredth of `num_steps` unless given.
 
     With a batch of keys, `target`, `family` and `objective` may be lists with one a key, alike but for their numbers:
@@ -91,6 +92,7 @@ def train(
     forgiving = as_choice(nonfinite, "nonfinite", ("stop", "skip")) == "skip"
     checkpoints = as_checkpoints(checkpoint, every, num_steps)
     bar = [ProgressBar()] if wanted(progress) else []
+    watching: list[Callback] = [*callbacks, *bar]
     try:
         with heeding_sigterm(checkpoint is not None), on(as_mesh(mesh)):
             targets = [divided(one) for one in target] if isinstance(target, list) else divided(target)
@@ -106,7 +108,7 @@ def train(
                 forgiving=forgiving,
                 checkpoints=checkpoints,
             )
-            run.until(num_steps, chunk_size, [*callbacks, *bar])
+            run.until(num_steps, chunk_size if checkpoints is None else min(chunk_size, checkpoints.every), watching)
             run.save()
             fits = run.fits()
         fits = [gathered(fit) for fit in fits]

@@ -49,7 +49,7 @@ def find_trouble(
     - `forgiving`: whether steps that are not finite changed nothing, so that a few do not matter.
     """
     bad, end = np.flatnonzero(~np.isfinite(loss)), first + len(loss)
-    if forgiving and bad.size > _FORGIVEN * len(loss):
+    if forgiving and bad.size > max(1, _FORGIVEN * len(loss)):
         return Trouble(
             f"the loss was not finite in {bad.size:,} of {len(loss):,} steps,", end - 1, first, first + int(bad[0])
         )
