@@ -1,44 +1,19 @@
 """Many samples, on a GPU: `python -m benchmarks.large --out benchmarks/records/large-h200.json`.
 
 KSIVI's step at N = 65,536 with a fixed bandwidth and with the median's, beside the least time that its matrix products
-take: at the rate of a large square one, and at that of products of its own shapes, at the same precision in the same
-run. Then the metrics at a million samples.
+take at the rate of a large square one, at the same precision in the same run. Then the metrics at a million samples.
 """
 
 import argparse
 import json
-import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
-from jax import lax
 
 import ksivi
 
 from .growth import matmul_rate, network_operations, pair_operations, step_ms
-
-
-def seconds(function: Callable, *args) -> float:
-    """The median of three calls, after one that compiles."""
-    times = []
-    for _ in range(4):
-        began = time.perf_counter()
-        jax.block_until_ready(function(*args))
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:])
-
-
-def pairs_floor_ms(n: int, dim: int, rows: int = 1_024) -> float:
-    """The six products of a gradient over all pairs, one after another, in blocks of rows, and nothing else."""
-    x = jax.random.normal(jax.random.key(0), (n, dim))
-    weights = jax.random.normal(jax.random.key(1), (rows, n))
-    product = lambda a, b: jnp.matmul(a, b, precision=lax.Precision.HIGHEST)  # noqa: E731
-    shapes = {"across": (x[:rows], x.T), "to rows": (weights, x), "to columns": (weights.T, x[:rows])}
-    times = {name: seconds(jax.jit(product), *both) * n / rows * 1e3 for name, both in shapes.items()}
-    return 2 * sum(times.values())
 
 
 def training(n: int, dim: int, rate: float) -> dict:
@@ -53,7 +28,6 @@ def training(n: int, dim: int, rate: float) -> dict:
         "peak_gib": peak,
         "median_ms": step_ms(target, ksivi.kernels.Gaussian(), n),
         "square_floor_ms": pair_operations(n, dim) / rate * 1e3 + network,
-        "own_floor_ms": pairs_floor_ms(n, dim) + network,
     }
 
 

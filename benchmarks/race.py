@@ -107,19 +107,23 @@ def run(contestant: Contestant, race: Race, seconds: float, seed: int = 0) -> di
     slices = contestant(jax.random.key(seed), race.arena)
     began = time.perf_counter()
     next(slices)
-    compiled, spent, seen, path = time.perf_counter() - began, 0.0, 0.0, []
+    compiled, spent, path, draw = time.perf_counter() - began, 0.0, [], None
+
+    def look() -> None:
+        if draw is not None and (not path or path[-1][0] < round(spent, 3)):
+            path.append((round(spent, 3), round(race.error(draw()), 3)))
+
     while spent < seconds and not (len(path) > 1 and all(error <= GOOD for _, error in path[-2:])):
-        began = time.perf_counter()
+        began, last = time.perf_counter(), draw
         draw = next(slices, slices)
         if draw is slices:
+            draw = last
             break
         spent += time.perf_counter() - began
-        if draw is not None and spent > 1.3 * seen:
-            seen = spent
-            path.append((round(spent, 3), round(race.error(draw()), 3)))
-    if draw is not None and draw is not slices and path[-1][0] < spent:
-        path.append((round(spent, 3), round(race.error(draw()), 3)))
-    return {"compile_s": round(compiled, 2), "path": path, "good_s": good_after(path)}
+        if not path or spent > 1.3 * path[-1][0]:
+            look()
+    look()
+    return {"compile_s": round(compiled, 2), "seconds": seconds, "path": path, "good_s": good_after(path)}
 
 
 def good_after(path: list[tuple[float, float]]) -> float | None:
