@@ -135,10 +135,10 @@ def race() -> str:
 
 `python -m benchmarks.race --seconds 30`: methods of several libraries on four posteriors, two cores of an x86 server
 each (jax {rows[0]["jax"]}), until 1,000 draws are good: at a distance to the truth (sliced W₂, in normal scores) of at
-most twice that of exact draws; on the network, held-out predictions within 0.02 nats a row of NUTS's (four chains of 250
-draws after 300). Seconds of running, and in brackets those of compilation. A method that was not good within 30 s has
+most twice that of exact draws; on the network, held-out predictions within 0.02 nats a row of NUTS's (four chains, 250
+draws each after 300). Seconds of running; in brackets those of compilation. A method that was not good within 30 s has
 its last distance in the place of a time, in units of that of exact draws (on the network, in hundredths of nats). KSIVI
-is `train` at the paper's settings, whose schedules are for 20,000 steps (waveform) and 100,000 (diffusion): its 30 s are
+is `train` at the paper's settings, whose schedules are for 20,000 steps (waveform) and 100,000 (diffusion): 30 s are
 a part of them.
 
 {table(["", *(TITLES[one] for one in races)], cells)}
@@ -147,7 +147,7 @@ a part of them.
 Where gradients cost microseconds and the posterior is near a Gaussian, NUTS and a Gaussian of full rank are there
 within seconds, and nothing here beats them. `ksivi.fit` takes 45 to 50 s on the first three, half of it compilation,
 for draws at the distance of exact ones and a verdict on them. What it and the Gaussians, the flow and NUTS make of
-fifty posteriors of other shapes is in [the study of fit](fit.md). On the network none of those that were run was good in
+fifty posteriors of other shapes is in [the study of fit](fit.md). On the network none of those run was good in
 its time. The PyTorch translation has the density of the diffusion alone.
 
 """
