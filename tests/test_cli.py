@@ -21,6 +21,7 @@ def test_demo_prints_a_table_and_draws_a_figure(tmp_path):
     assert (tmp_path / "new" / "toys.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_json_is_one_object_on_stdout(tmp_path):
     done = ksivi("demo", "--steps", "50", "--target", "banana", "--out", str(tmp_path), "--json", "--seed", "3")
     record = json.loads(done.stdout)

@@ -74,7 +74,7 @@ NEEDS = {
     "extend": ["blackjax", "ot"],
     "terminal": ["matplotlib"],
 }
-SLOW = {"compare", "extend", "minibatches"}
+SLOW = {"compare", "extend", "gpu", "minibatches"}
 """Pages that train at length or run NUTS."""
 
 

@@ -242,6 +242,7 @@ def test_the_variance_of_both_estimators_falls_as_one_over_n():
         assert error < 0.15
 
 
+@pytest.mark.slow
 def test_floors_are_those_of_the_truth():
     found = floors(("kl-few", "mmd"), where("multimodal"))
     assert abs(found["kl"]) < 0.1

@@ -230,6 +230,7 @@ def test_a_wider_proposal_keeps_the_evidence_and_makes_weights_light():
         ksivi.diagnostics.importance(KEY, target, posterior(), widening=0)
 
 
+@pytest.mark.slow
 def test_wake_is_the_cross_entropy_and_its_gradient():
     """−E_p log q = ½ (log |2πC| + tr C⁻¹Σ + (b − m)ᵀ C⁻¹ (b − m)) for p = N(m, Σ); its gradient in b is C⁻¹ (b − m)."""
     mean, covariance, target = stretched(1.3, shift=0.3)

@@ -1,6 +1,9 @@
 """ksivi: kernel semi-implicit variational inference, from a log density to posterior draws."""
 
-from . import calibration, diagnostics, families, kernels, metrics, problems, report
+import importlib
+from typing import Any
+
+from . import diagnostics, families, kernels, metrics, problems
 from .auto import Recipe, fit
 from .families import SemiImplicit
 from .keys import fast_key
@@ -65,3 +68,10 @@ __all__ = [
     "supports",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms that few programs need are imported when they are asked for."""
+    if name in ("calibration", "report"):
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
