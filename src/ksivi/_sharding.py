@@ -5,7 +5,9 @@ devices must tell each other, so that results are those of one device but for th
 """
 
 import contextlib
+import contextvars
 import os
+from collections.abc import Iterator
 from typing import Any, Literal, TypeVar, get_args
 
 import equinox as eqx
@@ -17,6 +19,9 @@ from jaxtyping import Array, PyTree
 Axis = Literal["seeds", "samples", "data"]
 
 Tree = TypeVar("Tree")
+
+_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar("platform", default=None)
+"""Of the mesh that programs run on, which a program that is traced cannot see."""
 
 
 def as_mesh(mesh: Any) -> Mesh | None:
@@ -46,9 +51,18 @@ def require_threads(mesh: Mesh | None) -> Mesh | None:
     return mesh
 
 
-def on(mesh: Mesh | None) -> contextlib.AbstractContextManager:
+@contextlib.contextmanager
+def on(mesh: Mesh | None) -> Iterator[None]:
     """Within it, programs run on the mesh."""
-    return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
+    if mesh is None:
+        yield
+        return
+    before = _platform.set(mesh.devices.flat[0].platform)
+    try:
+        with jax.set_mesh(mesh):
+            yield
+    finally:
+        _platform.reset(before)
 
 
 def has_axis(axis: Axis) -> bool:
@@ -77,8 +91,9 @@ def on_every_device(array: Array) -> Array:
 
 def platform() -> str:
     """Where programs run: on the mesh, on the user's default device, or on JAX's."""
-    device = _mesh().devices.flat[0] if _names() else jax.config.jax_default_device  # type: ignore[attr-defined]
-    return getattr(device, "platform", None) or (device if isinstance(device, str) else jax.default_backend())
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    named = device if isinstance(device, str) else getattr(device, "platform", None)
+    return _platform.get() or named or jax.default_backend()
 
 
 def divide_rows(rows: PyTree) -> PyTree:
