@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 UNREADABLE = (
-    *(OSError, ValueError, TypeError, EOFError, KeyError, RecursionError, NotImplementedError, MemoryError),
+    *(OSError, ValueError, TypeError, EOFError, KeyError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, csv.Error),
 )
 """What readers of JSON, CSV and npz raise for files that are none."""
