@@ -177,6 +177,21 @@ def test_an_earlier_fit_is_a_start_and_draws_can_be_refined():
         assert {"hmc": "Hamiltonian", "importance": "importance"}[refine] in fit.refined.by
 
 
+@pytest.mark.slow
+def test_a_fit_that_a_callback_stopped_is_resumed_to_the_same_end(tmp_path):
+    """Stopped at a chunk for which no checkpoint was due, at the full rate and in the cooling."""
+    target = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2), dim=2)
+    run = lambda **options: ksivi.fit(jax.random.key(1), target, num_steps=1_200, **options)  # noqa: E731
+    whole = run()
+    for stop in (400, 900):
+        options = {"checkpoint": tmp_path / str(stop), "every": 10_000}
+        stopped = run(callbacks=[lambda chunk, stop=stop: chunk.step >= stop], **options)
+        assert stopped.status.kind == "interrupted"
+        resumed = run(**options)
+        assert resumed.status == whole.status
+        np.testing.assert_array_equal(resumed.history["bound"], whole.history["bound"])
+
+
 def test_ctrl_c_returns_what_there_is(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt

@@ -76,8 +76,9 @@ def train_runs(
         _advance(run, step, chunk, rate, _expecting(callbacks, recipe.max_steps))
         slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
         ending = "settled" if _has_settled(run, step, fewest_steps) else "steps"
-    ending = run.memo.setdefault("ending", ending)
-    run.memo["cooling_from"] = step
+    ending = run.memo.get("ending", ending)
+    if _can_go_on(run, step):  # whom the user has ended goes on at the full rate when it is resumed
+        run.memo |= {"ending": ending, "cooling_from": step}
     num_cooling = _num_cooling(step, chunk)
     callbacks = _expecting(callbacks, step + num_cooling * chunk)
     for rate in cooling_rates(recipe.learning_rate, num_cooling):

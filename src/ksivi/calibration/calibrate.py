@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -19,7 +19,6 @@ from ..posterior import Fit
 from ..targets import Target
 from .simulate import Simulate
 
-LEVELS = (0.5, 0.8, 0.95)
 _RANKED, _DRAWN, _BINS = 99, 1_000, 20
 """Draws that a truth is ranked among, draws that intervals are taken from, and bins of the test."""
 
@@ -49,6 +48,7 @@ class Replication:
 class Calibration:
     """What replications say, untrusted ones among them."""
 
+    levels: ClassVar = (0.5, 0.8, 0.95)
     replications: tuple[Replication, ...]
 
     @property
@@ -95,17 +95,17 @@ class Calibration:
             "replications": len(self.replications),
             "trusted": sum(one.trusted for one in self.replications),
             "p_values": dict(zip(self.names, self.p_values.tolist(), strict=True)),
-            "coverage": {str(level): self.coverage(level) for level in LEVELS},
+            "coverage": {str(level): self.coverage(level) for level in self.levels},
             "rejected": self.rejected(),
         }
 
     def __str__(self) -> str:
         wide = max(len(name) for name in [*self.names, "all"])
-        lines = [f"{'':{wide}}   p of ranks   " + "   ".join(f"{level:.0%} holds" for level in LEVELS)]
+        lines = [f"{'':{wide}}   p of ranks   " + "   ".join(f"{level:.0%} holds" for level in self.levels)]
         for i, (name, p) in enumerate(zip(self.names, self.p_values, strict=True)):
-            held = "   ".join(f"{self.inside(level)[:, i].mean():9.1%}" for level in LEVELS)
+            held = "   ".join(f"{self.inside(level)[:, i].mean():9.1%}" for level in self.levels)
             lines.append(f"{name:{wide}}   {p:10.3f}   {held}")
-        pooled = "   ".join(f"{self.coverage(level)[0]:9.1%}" for level in LEVELS)
+        pooled = "   ".join(f"{self.coverage(level)[0]:9.1%}" for level in self.levels)
         trusted = sum(one.trusted for one in self.replications)
         lines += [f"{'all':{wide}}   {'':10}   {pooled}", f"{len(self.replications)} fits, {trusted} of them trusted"]
         return "\n".join(lines)

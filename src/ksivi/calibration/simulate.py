@@ -33,7 +33,8 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
     """
     from numpyro import handlers
 
-    observed = list(_model_of(from_numpyro(model, *args, **kwargs)).observed())
+    described = from_numpyro(model, *args, **kwargs).model
+    observed = [] if described is None else list(described.observed())
     if not observed:
         raise ValueError("model must have observed sites to simulate, and it has none")
 
@@ -68,8 +69,3 @@ def _like(key: PRNGKeyArray, distribution: Any, data: Any) -> Array:
     """A draw in the shape of the data, which may be larger than that of the distribution where there is no plate."""
     shape = jnp.shape(data)
     return distribution.expand(shape[: len(shape) - distribution.event_dim]).sample(key)
-
-
-def _model_of(target: Target) -> Any:
-    assert target.model is not None
-    return target.model

@@ -8,7 +8,6 @@ from .figures import dress
 from .style import FAINT, panels
 
 _SHOWN, _COLUMNS = 12, 4
-_LEVELS = (0.5, 0.8, 0.95)
 
 
 def rank_histograms(found: Any) -> Any:
@@ -36,8 +35,8 @@ def rank_histograms(found: Any) -> Any:
 
 
 def _draw_coverage(axis: Any, found: Any) -> None:
-    shares, errors = zip(*(found.coverage(level) for level in _LEVELS), strict=True)
+    shares, errors = zip(*(found.coverage(level) for level in found.levels), strict=True)
     axis.plot([0.4, 1], [0.4, 1], "--", color=FAINT)
-    axis.errorbar(_LEVELS, shares, yerr=2 * np.array(errors), fmt="o", color="#d55e00", capsize=3)
+    axis.errorbar(found.levels, shares, yerr=2 * np.array(errors), fmt="o", color="#d55e00", capsize=3)
     axis.set_xlabel("level of intervals")
     dress(axis, "truths inside, all parameters")

@@ -2,16 +2,15 @@
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
+from jaxtyping import Array, Bool, PRNGKeyArray
 
 from .._compile import one_shot
 from ..targets import at_step
-from .loop import Problem, TrainState
+from .loop import Problem, TrainState, differentiate
 
 _DRAWS, _AT_ONCE = 1_000, 50
 
@@ -74,16 +73,6 @@ def _look(
     x = family.sample(step_key, _DRAWS)
     score = lax.map(target.score, x, batch_size=_AT_ONCE)
     value = lax.map(target.log_density, x, batch_size=_AT_ONCE) if target.has_log_density else jnp.zeros(_DRAWS)
-    leaves = jax.tree.leaves(_gradient(step_key, problem, state))
+    draws = problem.objective.draw(step_key, problem.target, family)
+    leaves = jax.tree.leaves(differentiate(state, draws, problem)[1][1])
     return ~jnp.isfinite(value), ~jnp.isfinite(score), jnp.stack([~jnp.all(jnp.isfinite(leaf)) for leaf in leaves])
-
-
-def _gradient(key: PRNGKeyArray, problem: Problem, state: TrainState) -> PyTree:
-    objective, target = problem.objective, problem.target
-    draws = objective.draw(key, target, problem.family(state.params))
-    inner = objective.prepare(state.objective, draws, target, problem.family(state.params), state.step)
-
-    def loss(params: PyTree) -> Float[Array, ""]:
-        return objective.loss(problem.family(params), inner, draws, target, state.step)[0]
-
-    return eqx.filter_grad(loss)(state.params)

@@ -135,14 +135,21 @@ def _unroll() -> int:
     return 1 if jax.default_backend() == "cpu" else 4
 
 
-def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:
-    """One step of the optimiser on the objective's loss."""
+def differentiate(
+    state: TrainState, draws: PyTree, problem: Problem
+) -> tuple[PyTree, tuple[tuple[Scalar, dict[str, Scalar]], PyTree]]:
+    """The objective's inner state at this step, and its loss, what it records, and its gradient there."""
     inner = problem.objective.prepare(state.objective, draws, problem.target, problem.family(state.params), state.step)
 
     def loss(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
         return problem.objective.loss(problem.family(params), inner, draws, problem.target, state.step)
 
-    (value, records), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
+    return inner, jax.value_and_grad(loss, has_aux=True)(state.params)
+
+
+def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:
+    """One step of the optimiser on the objective's loss."""
+    inner, ((value, records), gradient) = differentiate(state, draws, problem)
     optimise = optax.with_extra_args_support(problem.transformation()).update
     updates, optimizer = optimise(gradient, state.optimizer, state.params, value=value)
     params = optax.apply_updates(state.params, updates)

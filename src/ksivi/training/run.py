@@ -130,8 +130,8 @@ class Run:
 
     def until(self, num_steps: int, chunk_size: int, callbacks: Sequence[Callback]) -> None:
         """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback says so, or Ctrl-C."""
-        is_restored = self.step > self.first
-        if num_steps < self.step + (not is_restored):
+        has_begun = self.step > self.first
+        if num_steps < self.step + (not has_begun):
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
         chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.most_steps)
         shape = chunk_shape(self.problem, self._pick(self.state.params, 0), num_steps - self.first, chunk_size)
