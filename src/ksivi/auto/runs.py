@@ -139,8 +139,8 @@ def _new_run(
 
 
 def _advance(run: Run, until: int, chunk: int, rate: float, callbacks: Sequence[Callback] = ()) -> None:
-    """Up to this step at this rate, unless the run is there, or the user or trouble has ended it."""
-    if run.step < until and _can_go_on(run, run.step):
+    """Up to this step at this rate, unless the run is past it, or the user or trouble has ended it."""
+    if run.step <= until and _can_go_on(run, run.step):
         run.go_on(rate)
         run.until(until, chunk, callbacks)
 
