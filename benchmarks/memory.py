@@ -15,7 +15,7 @@ class MemoryPeak:
         self.kind: Kind = kind
 
     def __enter__(self) -> "MemoryPeak":
-        self._done, self._start = threading.Event(), self._now()
+        self._done, self._start = threading.Event(), resident(self.kind)
         self.peak = self._start
         self._watcher = threading.Thread(target=self._watch)
         self._watcher.start()
@@ -31,8 +31,10 @@ class MemoryPeak:
 
     def _watch(self) -> None:
         while not self._done.wait(0.005):
-            self.peak = max(self.peak, self._now())
+            self.peak = max(self.peak, resident(self.kind))
 
-    def _now(self) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(self.kind))
+
+def resident(kind: Kind) -> int:
+    """Bytes at this moment."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))

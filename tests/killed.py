@@ -10,11 +10,17 @@ import optax
 
 import ksivi
 
+OPTIMIZER = optax.adam(1e-3)
+
+
+def log_density(x):
+    return -0.5 * jnp.sum((x - 1) ** 2)
+
 
 def run(folder=None, num_steps=6_000, **options):
-    target = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2), dim=3)
+    target = ksivi.Target(log_density, dim=3)
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=3, mixing_dim=3, hidden=(8,))
-    options = {"chunk_size": 50, "optimizer": optax.adam(1e-3), "progress": False} | options
+    options = {"chunk_size": 50, "optimizer": OPTIMIZER, "progress": False} | options
     if folder is not None:
         options |= {"checkpoint": folder, "every": 50}
     objective = ksivi.KSIVI(num_samples=8)

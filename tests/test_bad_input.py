@@ -43,7 +43,7 @@ BAD = {
     "-inf at the start": (lambda: ksivi.Target(lambda x: jnp.log(x[0]), dim=2), "finite at the test point, got -inf"),
     "an infinite score": (
         lambda: ksivi.Target(lambda x: jnp.sqrt(x[0]), dim=1),
-        "score must be finite at the test point",
+        "score, the gradient of log_density, must be finite at the test point",
     ),
     "a failing log density": (
         lambda: ksivi.Target(lambda x: normal(x @ jnp.ones((3, 3))), dim=2),
@@ -211,7 +211,7 @@ BAD = {
         "NaN or infinite at .* of 100 draws",
     ),
     "a scale": (lambda: SemiImplicit.mlp(KEY, 2, 2, scale="z"), "scale must be one of 'global', 'network'"),
-    "a width": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)), "widths must be a whole number"),
+    "a width": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)), "hidden must be a whole number"),
     "a log_var": (
         lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=jnp.zeros(3)),
         r"log_var must be one number or have shape \(2,\)",
@@ -236,7 +236,7 @@ BAD = {
     "a diffusion": (lambda: ksivi.problems.diffusion(3), "dim must be a whole number of at least 5"),
     "observations": (
         lambda: ksivi.problems.diffusion(50, observations=jnp.ones(3)),
-        r"observations must have shape \(10,\)",
+        r"observations must be real numbers of shape \(10,\)",
     ),
     "a data file": (lambda: ksivi.problems.waveform("nowhere.data"), "there is no file nowhere.data"),
     "a posterior file": (lambda: ksivi.load("nowhere.safetensors"), "there is no file nowhere.safetensors"),

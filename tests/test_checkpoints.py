@@ -12,12 +12,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 import pytest
 
 import killed
 import ksivi
+from damage import damaged
 from ksivi.training import checkpoints
 
 short = functools.partial(killed.run, num_steps=300)
@@ -99,16 +99,7 @@ def newest(folder):
 
 
 def damage(path, seed):
-    """A bit flipped, bytes cut off, or a stretch of noise."""
-    rng, content = random.Random(seed), bytearray(path.read_bytes())
-    way, at = seed % 3, rng.randrange(len(content))
-    if way == 0:
-        content[at] ^= 1 << rng.randrange(8)
-    elif way == 1:
-        content = content[:at]
-    else:
-        content[at : at + 64] = rng.randbytes(min(64, len(content) - at))
-    path.write_bytes(content)
+    path.write_bytes(damaged(path.read_bytes(), seed))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -125,25 +116,6 @@ def test_a_folder_of_damaged_checkpoints_is_refused(tmp_path):
         damage(path, seed)
     with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="all are damaged"):
         short(tmp_path)
-
-
-def test_damaged_files_never_give_another_answer(tmp_path):
-    """Read as they are, without the run: refused, or what was written."""
-    short(tmp_path, callbacks=until(100))
-    path = newest(tmp_path)
-    content, good = path.read_bytes(), checkpoints.Snapshot.read(path)
-    refused = 0
-    for seed in range(60):
-        path.write_bytes(content)
-        damage(path, seed)
-        try:
-            found = checkpoints.Snapshot.read(path)
-        except ValueError:
-            refused += 1
-        else:
-            assert (found.step, found.identity, found.facts) == (good.step, good.identity, good.facts)
-            assert all(np.array_equal(found.arrays[name], array) for name, array in good.arrays.items())
-    assert refused > 50
 
 
 @pytest.mark.parametrize(

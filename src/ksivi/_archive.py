@@ -40,9 +40,12 @@ def register(cls: Class) -> Class:
 def write(path: str | os.PathLike, module: eqx.Module) -> None:
     """Writes the module, or raises `ValueError` naming the part that cannot be saved."""
     content = pack(module)
-    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir():
+    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir() or Path(path).is_dir():
         raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
-    write_atomically(path, content)
+    try:
+        write_atomically(path, content)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path must name a file that can be written, got {path!r}: {error}") from error
 
 
 def pack(module: eqx.Module) -> bytes:

@@ -1,5 +1,7 @@
 """Argument checks: every message names the argument, what came and what was expected."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -36,20 +38,58 @@ def as_count(value: Any, name: str, minimum: int = 1) -> int:
     return int(value)
 
 
+def as_widths(value: Any, name: str) -> tuple[int, ...]:
+    """Widths of layers, none or more."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{name} must be a list of widths, such as (50, 50), got {describe(value)}")
+    return tuple(as_count(width, name) for width in value)
+
+
 def as_choice(value: Any, name: str, choices: tuple) -> Any:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    if not isinstance(value, str | int | float | None) or isinstance(value, bool) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value)}")
     return value
+
+
+def as_flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {describe(value)}")
+    return bool(value)
+
+
+def as_floats(value: Any, name: str, expected: str = "real numbers") -> Float[Array, "..."]:
+    """Real numbers in JAX's precision; traced values pass."""
+    if not _is_real(value):
+        raise ValueError(f"{name} must be {expected}, got {describe(value)}")
+    return jnp.asarray(value, jnp.result_type(float))
+
+
+def as_numbers(value: Any, name: str, shape: tuple[int | str, ...]) -> Float[np.ndarray, "..."]:
+    """Real numbers in double precision, by NumPy; a name in the shape is for any length but 0."""
+    found = np.shape(value) if _is_real(value) else None
+    fits = found is not None and len(found) == len(shape)
+    if not fits or any(n == 0 if isinstance(m, str) else n != m for n, m in zip(found or (), shape, strict=True)):
+        wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        raise ValueError(f"{name} must be real numbers of shape {wanted}, got {describe(value)}")
+    return np.asarray(value, np.float64)
+
+
+def _is_real(value: Any) -> bool:
+    """Whether these are integers or floating numbers, one or an array of them."""
+    kind = value.dtype if isinstance(value, jax.Array | np.ndarray | np.generic) else None
+    if isinstance(value, int | float | list | tuple):
+        with contextlib.suppress(ValueError, TypeError):  # of ragged lists, and of keys in lists
+            kind = np.asarray(value).dtype
+    return isinstance(kind, np.dtype) and any(jnp.issubdtype(kind, real) for real in (jnp.floating, jnp.integer))
 
 
 def as_positive(value: Any, name: str) -> Float[Array, ""]:
     """One positive finite number; traced values pass unseen."""
-    if isinstance(value, bool | str) or value is None or np.shape(value) != ():
-        raise ValueError(f"{name} must be one positive number, got {describe(value)}")
+    found = as_floats(value, name, "one positive number")
     # By NumPy: within a trace even a comparison of known values is traced.
-    if not isinstance(value, jax.core.Tracer) and not 0 < np.asarray(value) < np.inf:
-        raise ValueError(f"{name} must be one positive number, got {value}")
-    return jnp.asarray(value, jnp.result_type(float))
+    if found.shape != () or not (isinstance(value, jax.core.Tracer) or 0 < np.asarray(value) < np.inf):
+        raise ValueError(f"{name} must be one positive number, got {describe(value)}")
+    return found
 
 
 def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]:
@@ -60,7 +100,10 @@ def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]
 def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndarray, "n d"]:
     """The same in NumPy, in the precision that came."""
     expected = f"(n, {'d' if dim is None else dim})"
-    x = np.asarray(x)
+    try:
+        x = np.asarray(x)
+    except (TypeError, ValueError) as error:  # of keys, of ragged lists
+        raise ValueError(f"{name} must be an array of shape {expected}, got {describe(x)}") from error
     shape, dtype = x.shape, x.dtype
     if len(shape) != 2 or 0 in shape or (dim is not None and shape[1] != dim):
         raise ValueError(f"{name} must be an array of shape {expected}, got shape {shape}")
@@ -77,6 +120,17 @@ def require_callable(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be a function, got {type(value).__name__}")
 
 
+@contextlib.contextmanager
+def blaming(name: str, where: str = "") -> Iterator[None]:
+    """Whatever a user's function raises is said to be of that argument."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith(name):  # said in words of our own
+            raise
+        raise ValueError(f"{name} failed{where and ' ' + where}: {type(error).__name__}: {error}") from error
+
+
 def require_point(x: Any, dim: int) -> None:
     """Refuses, while tracing, anything but one floating point of the target's space."""
     if not isinstance(x, jax.Array | np.ndarray):
@@ -88,8 +142,17 @@ def require_point(x: Any, dim: int) -> None:
         raise ValueError(f"x must hold floating-point numbers, got dtype {dtype}")
 
 
+def require_points(x: Any, dim: int) -> None:
+    """Refuses, while tracing, anything but floating points of the target's space as rows."""
+    if not isinstance(x, jax.Array | np.ndarray) or x.ndim != 2 or x.shape[1] != dim:
+        raise ValueError(f"x must be an array of shape (n, {dim}), got {describe(x)}")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(f"x must hold floating-point numbers, got dtype {x.dtype}")
+
+
 def describe(value: Any) -> str:
     """What came, in a few words."""
     if isinstance(value, jax.Array | np.ndarray):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
-    return f"{value!r} ({type(value).__name__})"
+    text = " ".join(repr(value).split())
+    return f"{text if len(text) < 100 else text[:99] + '…'} ({type(value).__name__})"

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from . import _archive, export
-from ._checks import as_count, as_samples, as_single_key
+from ._checks import as_count, as_samples, as_single_key, describe
 from ._compile import jit, one_shot
 from ._sharding import on_one_device
 from .families import Empirical, SemiImplicit
@@ -41,6 +41,10 @@ class Posterior(eqx.Module):
     @classmethod
     def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
         """A family in the coordinates of a target, under its names."""
+        if not isinstance(family, SemiImplicit | Empirical):
+            raise ValueError(f"family must be a ksivi.SemiImplicit or stored draws, got {describe(family)}")
+        if not isinstance(target, Target):
+            raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
         return cls(family, target.coordinates, target.layout, target.supports, target.unwhitened())
 
     def view(self, target: Target) -> Target:

@@ -58,9 +58,9 @@ class Record:
 
 def read_record(folder: str | os.PathLike) -> Record:
     """Reads what `Record.write` wrote. A folder without a whole record is refused (`ValueError`) with the reason."""
+    if not isinstance(folder, str | os.PathLike) or not (Path(folder) / _FACTS).is_file():
+        raise ValueError(f"folder must be the folder of a finished `ksivi fit`: there is no {_FACTS} in {folder}")
     folder = Path(folder)
-    if not (folder / _FACTS).is_file():
-        raise ValueError(f"{folder} must be the folder of a finished `ksivi fit`: there is no {_FACTS} in it")
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         history = read_npz(folder / _HISTORY)

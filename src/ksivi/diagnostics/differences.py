@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from .._checks import as_numbers
+
 _TINY = 1e-30
 _ON_AVERAGE, _AT_WORST = 0.1, 0.3
 _FEWEST_BEYOND, _MOST_BEYOND = 0.006, 0.02
@@ -51,8 +53,10 @@ def difference(
     first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"] | None = None
 ) -> Difference:
     """From the first sample to the second, whose draws may have weights that sum to 1."""
-    first, second = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    weights = np.full(len(second), 1 / len(second)) if weights is None else weights
+    first = as_numbers(first, "first", ("n", "d"))
+    second = as_numbers(second, "second", ("m", first.shape[1]))
+    count = len(second)
+    weights = np.full(count, 1 / count) if weights is None else as_numbers(weights, "weights", (count,))
     mean = weights @ second
     sd = np.sqrt(weights @ (second - mean) ** 2)
     low, left, right, high = _weighted_quantiles(second, weights)

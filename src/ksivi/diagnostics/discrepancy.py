@@ -8,9 +8,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_single_key
 from .._compile import one_shot
-from ..kernels import IMQ, AbstractKernel, stein_gram
+from ..kernels import IMQ, AbstractKernel, as_kernel, stein_gram
 from ..posterior import Posterior
-from ..targets import Target, require_all_rows
+from ..targets import Target
+from .checks import require_fit
 
 _BOOTSTRAPS = 500
 _SHARES = (0.05, 0.95)
@@ -56,10 +57,10 @@ def discrepancy(
 
     Reference: Liu, Lee and Jordan, A kernelized Stein discrepancy for goodness-of-fit tests, ICML 2016.
     """
-    require_all_rows(target, "discrepancy")
+    require_fit(target, posterior, "discrepancy")
     draw_key, bootstrap_key = jax.random.split(as_single_key(key))
     x = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=2))
-    kernel = IMQ() if kernel is None else kernel
+    kernel = as_kernel(kernel, IMQ())
     estimate, band, p_value = _bootstrap(bootstrap_key, posterior.view(target), x, kernel)
     return Discrepancy(float(estimate), float(band[0]), float(band[1]), float(p_value), type(kernel).__name__)
 

@@ -46,6 +46,8 @@ def gradient_variance(
         raise ValueError(f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {objective!r}")
     if not isinstance(target, Target) or not isinstance(family, SemiImplicit):
         raise ValueError(f"target and family must be a Target and a SemiImplicit, got {type(target)}, {type(family)}")
+    if target.dim != family.dim:
+        raise ValueError(f"family must have the target's dim {target.dim}, got dim {family.dim}")
     state_key, pairs_key = jax.random.split(as_single_key(key))
     state = objective.init(state_key, target, family)
     keys = jax.random.split(pairs_key, (as_count(num_repeats, "num_repeats", minimum=2), 2))

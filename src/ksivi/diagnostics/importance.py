@@ -9,12 +9,13 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_positive, as_single_key
+from .._checks import as_count, as_single_key, blaming
 from .._compile import one_shot
 from .._numerics import finite_or_nothing, truncated_weights
 from ..families import SemiImplicit, WideMixing
 from ..posterior import Posterior
-from ..targets import Affine, Target, require_all_rows
+from ..targets import Affine, Target
+from .checks import require_fit
 from .differences import Difference, difference
 
 _BLOCK = 100
@@ -101,18 +102,15 @@ def importance(
     result.log_evidence, result.log_evidence_error
     ```
     """
-    if not isinstance(target, Target) or not isinstance(posterior, Posterior):
-        raise ValueError(f"importance takes a Target and a Posterior, got {type(target)} and {type(posterior)}")
+    require_fit(target, posterior, "importance")
     if not isinstance(posterior.family, SemiImplicit):
         raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
-    require_all_rows(target, "importance")
     if not target.has_log_density:
         raise ValueError("target must know its log density, and this one knows its score only")
-    if target.dim != posterior.dim:
-        raise ValueError(f"posterior must have the target's dim {target.dim}, got dim {posterior.dim}")
     as_count(num_samples, "num_samples", minimum=2)
     keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
-    wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
+    with blaming("widening"):
+        wide = WideMixing(posterior.family.mixing, widening)
     family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
     num_mixing = as_count(num_mixing, "num_mixing")
     draws, log_weights = _weigh(keys, target.unwhitened(), family, posterior.coordinates, num_mixing)

@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from .._checks import as_count, as_single_key
 from .._compile import one_shot
 from ..posterior import Posterior
-from ..targets import Target, require_all_rows
+from ..targets import Target
+from .checks import require_fit
 from .differences import Difference, difference
 
 Place = tuple[Float[Array, " d"], Scalar, Float[Array, " d"]]
@@ -65,7 +66,7 @@ def movement(
     print(moved.difference)
     ```
     """
-    require_all_rows(target, "movement")
+    require_fit(target, posterior, "movement")
     draw_key, run_key = jax.random.split(as_single_key(key))
     before = posterior.sample(draw_key, as_count(num_chains, "num_chains", minimum=2))
     root = _root(np.asarray(before, np.float64))

@@ -5,6 +5,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
+from .._checks import as_numbers
+
 
 def pareto_khat(log_weights: Float[np.ndarray, " n"]) -> float:
     r"""The shape of a generalised Pareto distribution fitted to the largest min(n/5, 3√n) weights.
@@ -17,8 +19,8 @@ def pareto_khat(log_weights: Float[np.ndarray, " n"]) -> float:
 
     Reference: Vehtari, Simpson, Gelman, Yao and Gabry, Pareto smoothed importance sampling, JMLR 2024.
     """
-    log_weights = np.asarray(log_weights, np.float64)
-    if log_weights.ndim != 1 or len(log_weights) < 25 or np.isnan(log_weights).any():
+    log_weights = as_numbers(log_weights, "log_weights", ("n",))
+    if len(log_weights) < 25 or np.isnan(log_weights).any():
         raise ValueError(f"log_weights must be at least 25 numbers, none NaN, got shape {log_weights.shape}")
     size = int(min(len(log_weights) / 5, 3 * math.sqrt(len(log_weights))))
     ordered = np.sort(log_weights - log_weights.max())

@@ -9,9 +9,10 @@ from .._checks import as_count, as_samples, as_single_key
 from .._compile import jit
 from .._numerics import full_precision
 from ..families import SemiImplicit
-from ..kernels import IMQ, AbstractKernel
+from ..kernels import IMQ, AbstractKernel, as_kernel
 from ..posterior import Posterior
-from ..targets import Affine, Target, require_all_rows
+from ..targets import Affine, Target
+from .checks import require_fit
 
 
 class Witness(eqx.Module):
@@ -72,12 +73,12 @@ def witness(
     f(fit.posterior.sample(jax.random.key(4), 5))
     ```
     """
-    require_all_rows(target, "witness")
+    require_fit(target, posterior, "witness")
     if not isinstance(posterior.family, SemiImplicit):
         raise ValueError("posterior must be a trained sampler; stored draws have no conditional score")
     family = posterior.family
     y, conditional = family.transport(family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2)))
-    fixed = (IMQ() if kernel is None else kernel).resolve(y, y, 1)
+    fixed = as_kernel(kernel, IMQ()).resolve(y, y, 1)
     gaps = jax.vmap(posterior.view(target).score)(y) - conditional
     return Witness(fixed, y, gaps, posterior.coordinates)
 

@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import _archive
-from .._checks import as_count, as_positive
+from .._checks import as_count, as_positive, blaming
 
 
 class AbstractMixing(eqx.Module):
@@ -55,7 +55,8 @@ class SampledMixing(AbstractMixing):
     def __check_init__(self):
         if not callable(self.sampler):
             raise ValueError(f"sampler must be a function of a key, got {self.sampler!r}")
-        z = jax.eval_shape(lambda key: jnp.asarray(self.sampler(key)), jax.random.key(0))
+        with blaming("sampler"):
+            z = jax.eval_shape(lambda key: jnp.asarray(self.sampler(key)), jax.random.key(0))
         if z.ndim != 1 or not jnp.issubdtype(z.dtype, jnp.floating):
             raise ValueError(f"sampler must return one floating vector, got shape {z.shape} and dtype {z.dtype}")
 

@@ -5,12 +5,11 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
-from .._checks import as_choice, as_count, as_single_key
+from .._checks import as_choice, as_count, as_floats, as_single_key, as_widths, blaming, describe, require_points
 from .._numerics import log_mean_exp
 from .._sharding import divide
 from .conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
@@ -50,7 +49,11 @@ class SemiImplicit(eqx.Module):
         self, mixing: AbstractMixing | Callable, conditional: DiagonalGaussian, layer: Triangular | None = None
     ):
         self.layer = layer
-        self.mixing = mixing if isinstance(mixing, AbstractMixing) else SampledMixing(mixing)
+        self.mixing = mixing if isinstance(mixing, AbstractMixing) else _sampled(mixing)
+        if not isinstance(conditional, DiagonalGaussian):
+            raise ValueError(f"conditional must be a DiagonalGaussian, got {describe(conditional)}")
+        if not isinstance(layer, Triangular | None):
+            raise ValueError(f"layer must be a Triangular or None, got {describe(layer)}")
         self.conditional = conditional
         self.dim = _output_dim(self.mixing, conditional)
 
@@ -81,7 +84,7 @@ class SemiImplicit(eqx.Module):
         dim, mixing_dim = as_count(dim, "dim"), as_count(mixing_dim, "mixing_dim")
         as_choice(scale, "scale", ("global", "network"))
         mean_key, scale_key = jax.random.split(key)
-        widths = (mixing_dim, *_as_widths(hidden), dim)
+        widths = (mixing_dim, *as_widths(hidden, "hidden"), dim)
         start = _log_var_start(log_var, min_log_var, dim)
         log_var_map: Callable = Constant(start)
         if scale == "network":
@@ -164,6 +167,8 @@ class SemiImplicit(eqx.Module):
 
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
+        key, num_mixing = as_single_key(key), as_count(num_mixing, "num_mixing")
+        require_points(x, self.dim)
         mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
         log_mixture = lambda point: log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
         in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
@@ -183,7 +188,7 @@ def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
 
     try:
         shapes = eqx.filter_eval_shape(lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"mixing and conditional do not fit together: {error}") from error
     mean, log_var = shapes
     if mean.ndim != 1 or mean.shape != log_var.shape:
@@ -193,10 +198,11 @@ def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
     return mean.shape[0]
 
 
-def _as_widths(hidden: Sequence[int]) -> Sequence[int]:
-    if isinstance(hidden, int):
-        raise ValueError(f"hidden must be a list of widths, such as ({hidden}, {hidden}), got {hidden}")
-    return hidden
+def _sampled(mixing: Callable) -> SampledMixing:
+    if not callable(mixing):
+        raise ValueError(f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}")
+    with blaming("mixing"):
+        return SampledMixing(mixing)
 
 
 def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Float[Array, " d"]:
@@ -208,10 +214,11 @@ def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Fl
 
 
 def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
-    shape = np.shape(value)
-    if shape not in ((), (dim,)):
-        raise ValueError(f"{name} must be one number or have shape ({dim},), got shape {shape}")
-    return jnp.broadcast_to(jnp.asarray(value, jnp.result_type(float)), (dim,))
+    expected = f"one number or have shape ({dim},)"
+    found = as_floats(value, name, expected)
+    if found.shape not in ((), (dim,)):
+        raise ValueError(f"{name} must be {expected}, got shape {found.shape}")
+    return jnp.broadcast_to(found, (dim,))
 
 
 def round_up(n: int) -> int:

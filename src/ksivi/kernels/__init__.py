@@ -1,7 +1,7 @@
 """Kernels k(x, y), their bandwidths, and the tiled pairwise engine under them."""
 
 from .bandwidths import AbstractBandwidth, Fixed, Median
-from .base import AbstractKernel, AbstractScaledKernel, Sum
+from .base import AbstractKernel, AbstractScaledKernel, Sum, as_kernel
 from .distances import squared_differences
 from .pairwise import fold_rows, map_rows, pair_mean
 from .shapes import IMQ, Gaussian, Laplace, Matern, Riesz
@@ -19,6 +19,7 @@ __all__ = [
     "Median",
     "Riesz",
     "Sum",
+    "as_kernel",
     "fold_rows",
     "map_rows",
     "pair_mean",

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._checks import as_positive
+from .._checks import as_flag, as_positive
 from .median import lower_median
 from .pairwise import Pairwise
 
@@ -64,8 +64,8 @@ class Median(AbstractBandwidth):
 
     def __init__(self, *, stop_gradient: bool = False, all_pairs: bool = False, scale: float | Array = 1.0):
         self.scale = as_positive(scale, "scale")
-        self.stop_gradient = stop_gradient
-        self.all_pairs = all_pairs
+        self.stop_gradient = as_flag(stop_gradient, "stop_gradient")
+        self.all_pairs = as_flag(all_pairs, "all_pairs")
 
     def resolve(self, spread, x, y, group):
         group = 0 if self.all_pairs else group

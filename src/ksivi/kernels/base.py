@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
+from .._checks import as_floats, describe
 from .bandwidths import AbstractBandwidth, Fixed
 
 Radial = tuple[Float[Array, "n m"], Float[Array, "n m"], Float[Array, "n m"]]
@@ -41,6 +42,12 @@ class AbstractKernel(eqx.Module):
     def __call__(self, x: Float[Array, " d"], y: Float[Array, " d"]) -> Scalar:
         """k(x, y) at two points, for fixed bandwidths."""
         return self.gram(x[None], y[None])[0, 0]
+
+
+def as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    if not isinstance(kernel, AbstractKernel | None):
+        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
+    return default if kernel is None else kernel
 
 
 class AbstractScaledKernel(AbstractKernel):
@@ -92,10 +99,10 @@ class Sum(AbstractKernel):
     weights: Float[Array, " k"]
 
     def __init__(self, kernels, weights=None):
-        if isinstance(kernels, AbstractKernel) or not all(isinstance(k, AbstractKernel) for k in kernels):
-            raise ValueError(f"kernels must be a list of kernels, got {kernels!r}")
+        if not isinstance(kernels, list | tuple) or not all(isinstance(k, AbstractKernel) for k in kernels):
+            raise ValueError(f"kernels must be a list of kernels, got {describe(kernels)}")
         self.kernels = tuple(kernels)
-        weights = jnp.ones(len(self.kernels)) if weights is None else jnp.asarray(weights, jnp.result_type(float))
+        weights = jnp.ones(len(self.kernels)) if weights is None else as_floats(weights, "weights")
         if not self.kernels or weights.shape != (len(self.kernels),):
             raise ValueError(
                 f"weights must be one number for each of {len(self.kernels)} kernels, got shape {weights.shape}"

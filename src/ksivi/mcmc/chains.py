@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import as_count
+from .._checks import as_count, as_floats, describe
 from ..methods import AbstractMethod, as_start, equal_but
 from ..posterior import Status
 
@@ -62,10 +62,11 @@ def as_chains(
 def as_acceptance(value: float | Array | None) -> Array | None:
     if value is None:
         return None
-    traced = isinstance(value, jax.core.Tracer)
-    if isinstance(value, bool | str) or np.shape(value) != () or not (traced or 0 < value < 1):
-        raise ValueError(f"target_acceptance must be a probability between 0 and 1, got {value!r}")
-    return jnp.asarray(value, jnp.result_type(float))
+    expected = "a probability between 0 and 1"
+    found = as_floats(value, "target_acceptance", expected)
+    if found.shape != () or not (isinstance(value, jax.core.Tracer) or 0 < np.asarray(value) < 1):
+        raise ValueError(f"target_acceptance must be {expected}, got {describe(value)}")
+    return found
 
 
 def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Int, PyTree
 
-from .._checks import as_count
+from .._checks import as_count, as_flag
 from ..methods import Verdict, require_values, state_records
 from .chains import (
     AbstractChains,
@@ -83,7 +83,7 @@ class NUTS(AbstractChains):
         if acceptance is None:
             raise ValueError("target_acceptance must be a probability between 0 and 1, got None")
         self.target_acceptance = acceptance
-        self.dense_mass = bool(dense_mass)
+        self.dense_mass = as_flag(dense_mass, "dense_mass")
         self.max_doublings = as_count(max_doublings, "max_doublings")
         as_count(num_warmup, "num_warmup", minimum=20)
         chains = as_chains(start, num_chains, num_warmup, num_draws, thin)

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._cache import cache_folder
-from .._checks import as_single_key
+from .._checks import as_single_key, blaming, describe, require_callable
 from .._compile import jit
 from ..families import Empirical
 from ..methods import require_values, run
@@ -79,6 +79,8 @@ def reference_draws(
     if not isinstance(method, NUTS):
         raise ValueError(f"method must be a ksivi.NUTS, got {method!r}")
     eased = target if transform is None else _pulled_back(target, transform)
+    if not isinstance(cache, str | os.PathLike | None):
+        raise ValueError(f"cache must name a folder, got {describe(cache)}")
     folder = cache_folder() / "reference" if cache is None else Path(cache)
     path = folder / f"{fingerprint(eased.log_density, eased.dim, (method, key))}.safetensors"
     points = _read(path, eased)
@@ -104,7 +106,9 @@ def _sample(key: PRNGKeyArray, target: Target, method: NUTS, progress: bool | No
 
 def _pulled_back(target: Target, transform: Callable[[Point], Point]) -> Target:
     """The target in coordinates u, x = T(u)."""
-    shape = eqx.filter_eval_shape(transform, jnp.zeros(target.dim)).shape
+    require_callable(transform, "transform")
+    with blaming("transform"):
+        shape = jnp.shape(eqx.filter_eval_shape(transform, jnp.zeros(target.dim)))
     if shape != (target.dim,):
         raise ValueError(f"transform must map ({target.dim},) to ({target.dim},), got shape {shape}")
 

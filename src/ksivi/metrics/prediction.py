@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import as_numpy_samples, as_positive
+from .._checks import as_numbers, as_numpy_samples, as_positive
 
 
 def rmse(predictions: Float[Array, "s n"], y: Float[Array, " n"]) -> float:
@@ -42,7 +42,7 @@ def nll(predictions: Float[Array, "s n"], y: Float[Array, " n"], precision: floa
 
 def _pair(predictions, y) -> tuple[np.ndarray, np.ndarray]:
     f = as_numpy_samples(predictions, "predictions").astype(np.float64)
-    y = np.asarray(y, np.float64)
+    y = as_numbers(y, "y", ("n",))
     if y.shape != f.shape[1:] or not np.all(np.isfinite(y)):
         raise ValueError(f"y must be {f.shape[1]} finite numbers, one a column of predictions, got shape {y.shape}")
     return f, y

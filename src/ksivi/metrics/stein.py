@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._checks import as_samples
+from .._checks import as_samples, blaming
 from .._compile import jit
-from ..kernels import IMQ, AbstractKernel, Gaussian, Median, pair_mean, stein_mean
+from ..kernels import IMQ, AbstractKernel, Gaussian, Median, as_kernel, pair_mean, stein_mean
 
 _FOR_BANDWIDTH = 1_000
 """Samples that settle a median bandwidth: it is a scale, not a statistic, and its cost grows with the pairs."""
@@ -39,8 +39,9 @@ def ksd(
     x = as_samples(x, "x")
     if len(x) < 2:
         raise ValueError(f"x must hold at least 2 samples, got {len(x)}")
-    kernel = _as_kernel(kernel, IMQ())
-    shape = getattr(jax.eval_shape(_as_function(score), x[0]), "shape", None)
+    kernel = as_kernel(kernel, IMQ())
+    with blaming("score"):
+        shape = getattr(jax.eval_shape(_as_function(score), x[0]), "shape", None)
     if shape != x[0].shape:
         raise ValueError(f"score must return shape {x[0].shape}, like a point, got {shape}")
     return float(_ksd2(x, score, kernel.resolve(x[:_FOR_BANDWIDTH], x[:_FOR_BANDWIDTH], 1)))
@@ -66,16 +67,10 @@ def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKerne
     x, y = (sample.astype(jnp.promote_types(x.dtype, y.dtype)) for sample in (x, y))
     pooled = jnp.concatenate([x[:_FOR_BANDWIDTH], y[:_FOR_BANDWIDTH]])
     # The median rule divides by log(n + 1); here h is the median itself.
-    kernel = _as_kernel(kernel, Gaussian(Median(scale=math.log(len(pooled) + 1))))
+    kernel = as_kernel(kernel, Gaussian(Median(scale=math.log(len(pooled) + 1))))
     kernel = kernel.resolve(pooled, pooled, 1)
     within = _mean_kernel(kernel, x, x) + _mean_kernel(kernel, y, y)
     return float(jnp.sqrt(jnp.maximum(within - 2 * _mean_kernel(kernel, x, y), 0)))
-
-
-def _as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    if kernel is not None and not isinstance(kernel, AbstractKernel):
-        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.IMQ(), got {kernel!r}")
-    return default if kernel is None else kernel
 
 
 def _as_function(score: Callable) -> Callable:

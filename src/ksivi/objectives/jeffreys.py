@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from .._checks import as_positive
+from .._checks import as_positive, describe
 from .base import AbstractObjective
 from .likelihood import MaximumLikelihood
 from .sivi import SIVI
@@ -43,6 +43,10 @@ class Jeffreys(AbstractObjective):
     share: Float[Array, ""]
 
     def __init__(self, reverse: SIVI, forward: Wake | MaximumLikelihood, share: float | Array = 0.5):
+        if not isinstance(reverse, SIVI):
+            raise ValueError(f"reverse must be a ksivi.SIVI, got {describe(reverse)}")
+        if not isinstance(forward, Wake | MaximumLikelihood):
+            raise ValueError(f"forward must be a ksivi.Wake or a ksivi.MaximumLikelihood, got {describe(forward)}")
         self.reverse, self.forward = reverse, forward
         self.share = as_positive(share, "share")
         if not isinstance(share, jax.core.Tracer) and share >= 1:

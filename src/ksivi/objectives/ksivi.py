@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 from .._checks import as_choice, as_count, as_positive
 from .._numerics import full_precision
 from ..families import SemiImplicit
-from ..kernels import AbstractKernel, Gaussian, pair_mean
+from ..kernels import AbstractKernel, Gaussian, as_kernel, pair_mean
 from ..targets import Target
 from .base import AbstractObjective
 from .records import Schedule, anneal, as_schedule, record
@@ -83,9 +83,7 @@ class KSIVI(AbstractObjective):
         inverse_covariance: bool = False,
         shared_rows: bool = False,
     ):
-        if kernel is not None and not isinstance(kernel, AbstractKernel):
-            raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
-        self.kernel = Gaussian() if kernel is None else kernel
+        self.kernel = as_kernel(kernel, Gaussian())
         self.estimator = as_choice(estimator, "estimator", ("vanilla", "u-statistic"))
         self.num_samples = as_count(num_samples, "num_samples", minimum=2)
         self.noise_per_z = as_count(noise_per_z, "noise_per_z")

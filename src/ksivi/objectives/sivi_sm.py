@@ -9,7 +9,7 @@ import optax
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
-from .._checks import as_count
+from .._checks import as_count, as_widths
 from .._closures import Structural
 from ..families import MLP, SemiImplicit
 from ..targets import Target
@@ -76,10 +76,8 @@ class SIVISM(AbstractObjective):
         optimizer = optax.adam(2e-3) if critic_optimizer is None else critic_optimizer
         if not isinstance(optimizer, optax.GradientTransformation):
             raise ValueError(f"critic_optimizer must be an Optax transformation, got {optimizer!r}")
-        if isinstance(critic_hidden, int):
-            raise ValueError(f"critic_hidden must be a list of widths, such as (128, 128), got {critic_hidden}")
         self.num_samples = as_count(num_samples, "num_samples")
-        self.critic_hidden = tuple(as_count(width, "critic_hidden") for width in critic_hidden)
+        self.critic_hidden = as_widths(critic_hidden, "critic_hidden")
         self.critic_optimizer = Structural(optimizer)
         self.critic_steps = as_count(critic_steps, "critic_steps")
         self.warm_up = jnp.asarray(as_count(warm_up, "warm_up", minimum=0), jnp.int32)

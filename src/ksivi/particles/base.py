@@ -12,7 +12,7 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
-from ..kernels import AbstractKernel
+from ..kernels import AbstractKernel, as_kernel
 from ..methods import AbstractMethod, Verdict, equal_but, state_records
 from ..targets import Target
 
@@ -100,9 +100,7 @@ def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.
 
 def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
     """The kernel, if it is smooth enough for Stein's operator."""
-    kernel = default if kernel is None else kernel
-    if not isinstance(kernel, AbstractKernel):
-        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
+    kernel = as_kernel(kernel, default)
     point = jnp.zeros((1, 1))
     eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
     return kernel

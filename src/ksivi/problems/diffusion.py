@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
 
-from .._checks import as_choice, as_count, as_samples
+from .._checks import as_choice, as_count, as_numbers, as_samples
 from ..targets import Target
 from .base import AbstractProblem, long_run, near_origin
 from .torch_normals import TorchNormals
@@ -85,8 +85,6 @@ def diffusion(
     dim = as_count(dim, "dim", minimum=_EVERY)
     as_choice(drift, "drift", ("paper", "released"))
     y = _as_observations(observations, dim, seed)
-    if y.shape != (dim // _EVERY,):
-        raise ValueError(f"observations must have shape ({dim // _EVERY},) for dim {dim}, got {y.shape}")
     if not np.all(np.isfinite(y)):
         raise ValueError(f"observations must be finite, got {int(np.sum(~np.isfinite(y)))} NaN or infinite of {y.size}")
     density = PathDensity(y, dim, drift)
@@ -112,7 +110,7 @@ def _as_observations(observations, dim: int, seed: int) -> Float[np.ndarray, " m
     if isinstance(observations, str):
         as_choice(observations, "observations", ("authors",))
         return authors_observations(dim)
-    return np.asarray(observations, float)
+    return as_numbers(observations, "observations", (dim // _EVERY,))
 
 
 def _observe(increments: Float[np.ndarray, " d"], noise: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import as_count, require_callable
+from .._checks import as_count, as_flag, blaming, describe, require_callable
 from .density import AbstractDensity, Point
 from .layout import named_layout
 from .probe import as_test_point
@@ -26,6 +26,8 @@ class CallbackDensity(AbstractDensity):
 
     Both functions take points as rows. Whatever JAX has batched, along any number of axes, comes to them in one call.
     """
+
+    said: ClassVar[str] = "value_and_gradient"
 
     value_and_gradient: Callable[[Points], tuple[Any, Any]] = eqx.field(static=True)
     hessian_product: Callable[[Points, Points], Any] | None = eqx.field(static=True)
@@ -82,6 +84,7 @@ def from_callback(
         require_callable(hessian_product, "hessian_product")
     point = as_test_point(test_point, dim)
     density = CallbackDensity(value_and_gradient, hessian_product)
+    batched = as_flag(batched, "batched")
     _try(density if batched else _one_by_one(density, may_reject=False), np.asarray(point, np.float64))
     density = density if batched else _one_by_one(density, may_reject=True)
     return Target.from_density(density, dim, named_layout(names, dim), point)
@@ -90,9 +93,11 @@ def from_callback(
 def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
     """Before JAX does, whose report of what went wrong on the host is long."""
     value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
-    _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
+    with blaming("value_and_gradient", "at the test point"):
+        _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
     if density.hessian_product is not None:
-        _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
+        with blaming("hessian_product", "at the test point"):
+            _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
 
 
 def _one_by_one(density: CallbackDensity, may_reject: bool) -> CallbackDensity:
@@ -176,6 +181,8 @@ def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
     results = function(*(array.reshape(-1, array.shape[-1]) for array in points))
     leaves, structure = jax.tree.flatten(like)
     found = [np.asarray(one) for one in (results if isinstance(results, tuple) else (results,))]
+    if any(one.dtype.kind not in "iuf" for one in found):
+        raise ValueError(f"{name} must return real numbers, got {', '.join(map(describe, found))}")
     wanted = [(math.prod(batch), *leaf.shape) for leaf in leaves]
     if [one.shape for one in found] != wanted:
         shapes = " and ".join(str(one.shape) for one in found)

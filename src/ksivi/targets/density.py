@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -19,6 +19,9 @@ Rows = Int[Array, " b"]
 
 class AbstractDensity(eqx.Module):
     """An unnormalised log density on ℝᵈ."""
+
+    said: ClassVar[str] = "log_density"
+    """The arguments by which it was given, for messages."""
 
     @abc.abstractmethod
     def value(self, x: Point) -> Scalar:
@@ -53,6 +56,8 @@ class FunctionDensity(AbstractDensity):
 
 class ScoreDensity(AbstractDensity):
     """A score without values."""
+
+    said: ClassVar[str] = "score"
 
     given_score: Callable[[Point], Point]
 
@@ -132,6 +137,8 @@ class DataDensity(AbstractMinibatched):
 
     Of data that are fed only some rows are at hand, and all of those are a batch.
     """
+
+    said: ClassVar[str] = "log_prior(x) + log_likelihood(x, data)"
 
     log_prior: Callable[[Point], Scalar]
     log_likelihood: Callable[[Point, PyTree], Scalar]

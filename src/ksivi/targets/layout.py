@@ -27,9 +27,10 @@ def named_layout(names: Sequence[str] | None, dim: int) -> Layout:
     """A name a coordinate, or "x" for all."""
     if names is None:
         return (("x", (dim,)),)
-    if isinstance(names, str) or not isinstance(names, Sequence) or len(names) != dim or len(set(names)) != dim:
-        raise ValueError(f"names must be {dim} different names, got {names!r}")
-    return tuple((str(name), ()) for name in names)
+    given = list(map(str, names)) if isinstance(names, Sequence) and not isinstance(names, str) else []
+    if len(given) != dim or len(set(given)) != dim:
+        raise ValueError(f"names must be {dim} different names, got {describe(names)}")
+    return tuple((name, ()) for name in given)
 
 
 def named_leaves(example: PyTree) -> tuple[list[str], list[Array], Any]:
@@ -38,8 +39,9 @@ def named_leaves(example: PyTree) -> tuple[list[str], list[Array], Any]:
     if not paths:
         raise ValueError("example must hold at least one array, got an empty pytree")
     for path, leaf in paths:
-        if not jnp.issubdtype(np.asarray(leaf).dtype, jnp.floating):
-            raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {np.asarray(leaf).dtype}")
+        dtype = leaf.dtype if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {dtype}")
     names = [jax.tree_util.keystr(path, simple=True, separator=".") or "x" for path, _ in paths]
     if len(set(names)) < len(names):
         raise ValueError(f"example must have different names for its parts, got {names}")

@@ -2,35 +2,46 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from .._checks import as_floats, describe
 from .._compile import jit
 from .density import AbstractDensity, FunctionDensity, Point, ScoreDensity
 
 
 def as_test_point(point: Any, dim: int) -> Point:
-    point = jnp.zeros(dim) if point is None else jnp.asarray(point)
-    if point.shape != (dim,) or not jnp.issubdtype(point.dtype, jnp.floating):
-        raise ValueError(f"test_point must be {dim} floating numbers, got shape {point.shape} and dtype {point.dtype}")
-    return point
+    if point is None:
+        return jnp.zeros(dim)
+    expected = f"{dim} floating numbers"
+    found = as_floats(point, "test_point", expected)
+    is_floating = jnp.issubdtype(getattr(point, "dtype", found.dtype), jnp.floating)
+    if found.shape != (dim,) or not is_floating or not bool(jnp.isfinite(found).all()):
+        raise ValueError(f"test_point must be {expected}, got {describe(point)}")
+    return jnp.asarray(point) if isinstance(point, jax.Array | np.ndarray) else found
 
 
 def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
     """Refuses a density that is not a finite scalar, or whose score is not a finite vector, at the test point."""
     try:
         value, score = _evaluate(density, x)
-    except ValueError:
+    except _OddShape:
         raise
     except Exception as error:
-        raise ValueError(f"the log density failed at a point of shape {x.shape}: {error}") from error
+        raise ValueError(f"{density.said} failed at a point of shape {x.shape}: {error}") from error
     if value is not None and not jnp.isfinite(value):
-        raise ValueError(f"the log density must be finite at the test point, got {value} at {_show(x)}")
-    bad = jnp.flatnonzero(~jnp.isfinite(score))
-    if bad.size:
-        raise ValueError(f"the score must be finite at the test point, got {_show(score)} at {_show(x)}")
+        raise ValueError(f"{density.said} must be finite at the test point, got {value} at {_show(x)}")
+    if not bool(jnp.isfinite(score).all()):
+        of = "" if density.said == "score" else f", the gradient of {density.said},"
+        raise ValueError(f"score{of} must be finite at the test point, got {_show(score)} at {_show(x)}")
     if isinstance(density, FunctionDensity) and density.given_score is not None:
         _compare_scores(density, x)
+
+
+class _OddShape(ValueError):
+    """Of what a density returned, in words of our own."""
 
 
 @jit
@@ -38,13 +49,13 @@ def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
     # Compiled, so that a second target of the same function and shapes runs none of the user's Python.
     value = None if isinstance(density, ScoreDensity) else density.value(x)
     if value is not None and (jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating)):
-        raise ValueError(
-            "log_density must return one floating scalar for one point, got "
+        raise _OddShape(
+            f"{density.said} must return one floating scalar for one point, got "
             f"shape {jnp.shape(value)} and dtype {jnp.result_type(value)}"
         )
     score = density.score(x)
     if jnp.shape(score) != x.shape or not jnp.issubdtype(jnp.result_type(score), jnp.floating):
-        raise ValueError(
+        raise _OddShape(
             f"score must return shape {x.shape}, like the point, and floating numbers, "
             f"got shape {jnp.shape(score)} and dtype {jnp.result_type(score)}"
         )

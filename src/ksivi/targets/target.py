@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from .._checks import as_count, as_positive, as_single_key, require_callable, require_point
+from .._checks import as_count, as_floats, as_positive, as_single_key, require_callable, require_point
 from .._numerics import full_precision
 from .affine import Affine
 from .anchor import anchored
@@ -202,7 +202,7 @@ class Target(eqx.Module):
         - `loc`: a centre, such as the mode.
         - `scale`: standard deviations, or a matrix such as a Cholesky factor of a covariance.
         """
-        affine = Affine(jnp.asarray(loc, jnp.result_type(float)), jnp.asarray(scale, jnp.result_type(float)))
+        affine = Affine(as_floats(loc, "loc"), as_floats(scale, "scale"))
         if affine.loc.shape != (self.dim,) or affine.scale.shape not in ((self.dim,), (self.dim, self.dim)):
             raise ValueError(
                 f"loc must have shape ({self.dim},) and scale ({self.dim},) or ({self.dim}, {self.dim}), "
@@ -279,7 +279,7 @@ class Target(eqx.Module):
 
         Reference: Baker, Fearnhead, Fox and Nemeth, Control variates for stochastic gradient MCMC, 2019.
         """
-        point = as_test_point(jnp.asarray(at, jnp.result_type(float)), self.dim)
+        point = as_test_point(as_floats(at, "at"), self.dim)
         if not isinstance(self.density, DataDensity):
             raise ValueError("a control variate needs a target with rows, made with Target.from_data")
         return self._replace(density=anchored(self.density, point, as_count(num_newton, "num_newton", minimum=0)))

@@ -65,7 +65,8 @@ class Checkpoints:
     """
 
     def __init__(self, folder: str | os.PathLike, every: int, also: dict[str, Any] | None = None):
-        if not isinstance(folder, str | os.PathLike) or (Path(folder).exists() and not Path(folder).is_dir()):
+        named = isinstance(folder, str | os.PathLike) and "\0" not in str(folder)
+        if not named or (Path(folder).exists() and not Path(folder).is_dir()):
             raise ValueError(f"checkpoint must name a folder, got {folder!r}")
         self.folder, self.every, self.also = Path(folder), as_count(every, "every"), also or {}
         self._written: int | None = None

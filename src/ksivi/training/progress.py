@@ -3,6 +3,8 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from .._checks import as_flag
+
 if TYPE_CHECKING:
     from .run import Chunk
 
@@ -50,7 +52,7 @@ class ProgressBar:
 def wanted(progress: bool | None) -> bool:
     """Whether to draw: as asked, or else when a person is looking and rich is there."""
     if progress is not None:
-        return progress
+        return as_flag(progress, "progress")
     if not sys.stderr.isatty():
         return False
     from importlib.util import find_spec

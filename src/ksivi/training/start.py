@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
+from .._checks import blaming
 from .._compile import jit
 from .._sharding import divide_rows, has_axis
 from ..families import SemiImplicit
@@ -59,7 +60,8 @@ def start(family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyA
             raise ValueError("family must be a list of alike ones, the same but for their trained parameters")
         return stack(list(params), "family"), frozen[0]
     first = key if key.ndim == 0 else key[0]
-    example = family if isinstance(family, SemiImplicit) else family(first) if callable(family) else None
+    with blaming("family"):
+        example = family if isinstance(family, SemiImplicit) else family(first) if callable(family) else None
     if not isinstance(example, SemiImplicit):
         raise ValueError(f"family must be a ksivi.SemiImplicit, or a function of a key that gives one, got {family!r}")
     params, frozen = split_family(example)

@@ -9,7 +9,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._checks import as_choice, as_count, as_key, as_positive
+from .._checks import as_choice, as_count, as_flag, as_floats, as_key, as_positive, blaming
 from .._sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
@@ -91,6 +91,7 @@ def train(
     optimizer, rate = _check_optimizer(key, optimizer, learning_rate)
     forgiving = as_choice(nonfinite, "nonfinite", ("stop", "skip")) == "skip"
     checkpoints = as_checkpoints(checkpoint, every, num_steps)
+    throw = as_flag(throw, "throw")
     bar = [ProgressBar()] if wanted(progress) else []
     watching: list[Callback] = [*callbacks, *bar]
     try:
@@ -148,12 +149,14 @@ def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Sca
         return optimizer, None
     if optimizer is not None and not callable(optimizer):
         raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-3), got {optimizer!r}")
-    shape = np.shape(rate)
+    rate = as_floats(1e-3 if rate is None else rate, "learning_rate", "one positive number, or one a key")
+    shape = rate.shape
     if shape not in ((), key.shape):
         raise ValueError(f"learning_rate must be one number, or one for each of the {key.size} keys, got shape {shape}")
-    rates = [as_positive(one, "learning_rate") for one in np.atleast_1d(1e-3 if rate is None else rate)]
+    rates = [as_positive(one, "learning_rate") for one in np.atleast_1d(rate)]
     optimizer = optimizer or optax.adam
-    made = optimizer(rates[0])
+    with blaming("optimizer"):
+        made = optimizer(rates[0])
     if not isinstance(made, optax.GradientTransformation):
         raise ValueError(f"optimizer must make an Optax transformation from a learning rate, and it made {made!r}")
     return optimizer, rates if shape else rates[0]

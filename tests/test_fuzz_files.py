@@ -1,0 +1,95 @@
+"""Damaged files are refused, or passed over for a good one: never another answer.
+
+`KSIVI_DAMAGED=500 pytest tests/test_fuzz_files.py` damages as many of each kind; a few are damaged otherwise.
+"""
+
+import contextlib
+import functools
+import os
+import random
+import warnings
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import killed
+import ksivi
+from damage import damaged
+from ksivi.record import Record
+from ksivi.training import checkpoints
+
+COUNT = int(os.environ.get("KSIVI_DAMAGED", "60"))
+KEY = jax.random.key(3)
+short = functools.partial(killed.run, num_steps=300)
+
+
+def refused_or_the_same(read, path, same):
+    """How many of the damaged files were refused; the others hold what was written."""
+    content, refused = path.read_bytes(), 0
+    for seed in range(COUNT):
+        path.write_bytes(damaged(content, seed))
+        with contextlib.suppress(ValueError):
+            assert same(read()), f"seed {seed} gave another answer"
+            continue
+        refused += 1
+    path.write_bytes(content)
+    assert same(read())
+    return refused
+
+
+def test_posteriors(tmp_path):
+    path, posterior = tmp_path / "posterior", short(num_steps=10).posterior
+    posterior.save(path)
+    draws = np.asarray(posterior.sample(KEY, 5))
+    same = lambda found: np.array_equal(found.sample(KEY, 5), draws)  # noqa: E731
+    assert refused_or_the_same(lambda: ksivi.load(path), path, same) > 0.8 * COUNT
+
+
+@pytest.mark.parametrize("part", ["fit.json", "history.npz", "posterior.safetensors"])
+def test_records(part, tmp_path):
+    """The sampler is sealed; facts and history are for people, and are read or refused, whatever they hold."""
+    record = Record.of(short(num_steps=10), model="a")
+    record.write(tmp_path)
+    assert (tmp_path / part).is_file(), sorted(os.listdir(tmp_path))
+    draws = np.asarray(record.posterior.sample(KEY, 5))
+    same = lambda found: np.array_equal(found.posterior.sample(KEY, 5), draws)  # noqa: E731
+    refused_or_the_same(lambda: ksivi.read_record(tmp_path), tmp_path / part, same)
+
+
+def test_snapshots(tmp_path):
+    short(tmp_path, callbacks=[lambda chunk: chunk.step >= 100])
+    path = max(tmp_path.glob("step-*"))
+    good = checkpoints.Snapshot.read(path)
+
+    def same(found):
+        arrays = all(np.array_equal(found.arrays[name], array) for name, array in good.arrays.items())
+        return arrays and (found.step, found.identity, found.facts) == (good.step, good.identity, good.facts)
+
+    assert refused_or_the_same(lambda: checkpoints.Snapshot.read(path), path, same) > 0.8 * COUNT
+
+
+@pytest.mark.slow
+def test_runs_go_on_from_the_last_good_checkpoint(tmp_path):
+    """One, two or all three of a run's checkpoints are damaged: the same end to the bit, or a refusal."""
+    expected, folder = killed.digest(short()), tmp_path / "run"
+    short(folder, callbacks=[lambda chunk: chunk.step >= 200])
+    contents = {path: path.read_bytes() for path in sorted(folder.glob("step-*"))}
+    assert len(contents) == 3
+    for seed in range(COUNT):
+        for path in folder.iterdir():
+            path.unlink()
+        hit = random.Random(seed).sample(sorted(contents), 1 + seed % 3)
+        for path, content in contents.items():
+            path.write_bytes(damaged(content, seed) if path in hit else content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert resumed(folder) in (expected, "refused" if len(hit) == 3 else expected)
+
+
+def resumed(folder: Path) -> str:
+    try:
+        return killed.digest(short(folder))
+    except ValueError as error:
+        return "refused" if "all are damaged" in str(error) else str(error)
