@@ -1,5 +1,9 @@
-"""A small run with checkpoints, in a process of its own, to be killed: `python killed.py FOLDER`. Prints its digest."""
+"""A small run in a process of its own, with checkpoints, to be killed, or without: `python killed.py [FOLDER] [N=V]`.
 
+Prints its digest.
+"""
+
+import ast
 import hashlib
 import sys
 
@@ -36,4 +40,6 @@ def digest(fit):
 
 if __name__ == "__main__":
     print("ready", flush=True)
-    print(digest(run(*sys.argv[1:])), flush=True)
+    folders = [word for word in sys.argv[1:] if "=" not in word]
+    options = dict(word.split("=") for word in sys.argv[1:] if "=" in word)
+    print(digest(run(*folders, **{name: ast.literal_eval(text) for name, text in options.items()})), flush=True)

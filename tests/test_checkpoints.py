@@ -171,11 +171,11 @@ def test_bad_arguments_are_named(options, message, tmp_path, monkeypatch):
         short(**options)
 
 
-def start(folder):
+def start(folder, *words):
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache")}
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    script = Path(__file__).parent / "killed.py"
-    process = subprocess.Popen([sys.executable, script, folder], stdout=subprocess.PIPE, env=environment, text=True)
+    command = [sys.executable, Path(__file__).parent / "killed.py", *(words or [folder])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
     assert process.stdout.readline() == "ready\n"
     return process
 
@@ -194,6 +194,15 @@ def test_sigterm_leaves_a_checkpoint_and_says_so(tmp_path):
         assert process.wait(60) == 143
     assert int(newest(folder).stem.removeprefix("step-")) < 6_000
     assert killed.digest(killed.run(folder)) == killed.digest(killed.run())
+
+
+def test_one_seed_is_one_answer_in_every_process(tmp_path):
+    """Whatever the chunks, and with a progress bar or without."""
+    with (
+        start(tmp_path, "num_steps=300", "chunk_size=50") as first,
+        start(tmp_path, "num_steps=300", "chunk_size=170", "progress=True") as second,
+    ):
+        assert first.stdout.readline() == second.stdout.readline() == f"{unbroken()}\n"
 
 
 @pytest.mark.slow
