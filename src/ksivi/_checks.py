@@ -86,10 +86,15 @@ def _is_real(value: Any) -> bool:
 def as_positive(value: Any, name: str) -> Float[Array, ""]:
     """One positive finite number; traced values pass unseen."""
     found = as_floats(value, name, "one positive number")
-    # By NumPy: within a trace even a comparison of known values is traced.
-    if found.shape != () or not (isinstance(value, jax.core.Tracer) or 0 < np.asarray(value) < np.inf):
+    if found.shape != () or not (isinstance(value, jax.core.Tracer) or 0 < _rounded(value, found.dtype) < np.inf):
         raise ValueError(f"{name} must be one positive number, got {describe(value)}")
     return found
+
+
+def _rounded(value: Any, dtype: Any) -> np.ndarray:
+    """As JAX will hold it. By NumPy: within a trace even a comparison of known values is traced."""
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(value).astype(dtype)
 
 
 def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]:
@@ -152,7 +157,7 @@ def require_points(x: Any, dim: int) -> None:
 
 def describe(value: Any) -> str:
     """What came, in a few words."""
-    if isinstance(value, jax.Array | np.ndarray):
+    if isinstance(value, jax.Array | np.ndarray) and (value.ndim or isinstance(value, jax.core.Tracer)):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     text = " ".join(repr(value).split())
     return f"{text if len(text) < 100 else text[:99] + '…'} ({type(value).__name__})"

@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_single_key, blaming
+from .._checks import as_count, as_positive, as_single_key
 from .._compile import one_shot
 from .._numerics import finite_or_nothing, truncated_weights
 from ..families import SemiImplicit, WideMixing
@@ -109,8 +109,7 @@ def importance(
         raise ValueError("target must know its log density, and this one knows its score only")
     as_count(num_samples, "num_samples", minimum=2)
     keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
-    with blaming("widening"):
-        wide = WideMixing(posterior.family.mixing, widening)
+    wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
     family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
     num_mixing = as_count(num_mixing, "num_mixing")
     draws, log_weights = _weigh(keys, target.unwhitened(), family, posterior.coordinates, num_mixing)
