@@ -157,8 +157,11 @@ CALLS: dict[str, Call] = {
 }
 
 
+THEIRS = "of the user's own"
+
+
 def failing(*_: Any) -> Any:
-    raise ValueError("of the user's own")
+    raise ValueError(THEIRS)
 
 
 JUNK: list[Any] = [
@@ -191,3 +194,9 @@ JUNK: list[Any] = [
     *(optax.sgd(1e-3), optax.adam, optax.constant_schedule(0.1), FOLDER, Path("missing"), FOLDER / "posterior"),
     functools.partial(jax.random.normal, shape=(2,)),
 ]
+
+
+def places(argument: str) -> list[int]:
+    """Where in `JUNK` is what may be given to an argument: optimisers are tuples of functions, but no callbacks."""
+    fits = [argument != "callbacks" or not isinstance(one, optax.GradientTransformation) for one in JUNK]
+    return [i for i, fit in enumerate(fits) if fit]

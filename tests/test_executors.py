@@ -179,6 +179,7 @@ def test_a_task_gives_the_same_parts_anywhere(cluster):
     assert told == [(i, {"about": i}) for i in (1, 2, 3)] * 2
 
 
+@pytest.mark.slow
 def test_local_workers_share_the_devices(monkeypatch):
     """They take turns, and no process takes a whole GPU."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")

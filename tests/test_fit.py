@@ -231,6 +231,7 @@ def test_right_draws_raise_no_doubt_and_wrong_ones_do():
     assert "along their principal axes" in _examined(target, independent)
 
 
+@pytest.mark.slow
 def test_another_run_counts_where_it_found_other_mass():
     target = two_modes()
     one, other = (

@@ -36,7 +36,7 @@ def wrong_calls(draw):
     name = draw(st.sampled_from(sorted(calls.CALLS)))
     arguments = sorted(calls.CALLS[name].arguments)
     changed = draw(st.lists(st.sampled_from(arguments), min_size=1, max_size=2, unique=True))
-    return name, {one: draw(st.integers(0, len(calls.JUNK) - 1)) for one in changed}
+    return name, {one: draw(st.sampled_from(calls.places(one))) for one in changed}
 
 
 @some(60)
@@ -50,7 +50,7 @@ def test_calls_answer_or_name_an_argument(tmp_path, monkeypatch, wrong):
         found = answer(one, {argument: calls.JUNK[i] for argument, i in changes.items()})
     event("refused" if isinstance(found, Exception) else "answered")
     if isinstance(found, Exception):
-        assert names_one_of(one.arguments, str(found)), found
+        assert names_one_of(one.arguments, str(found)) or calls.THEIRS in str(found), found
     for fit in [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, ksivi.Fit)]:
         assert fit.status.kind in KINDS
         assert fit.status.reason

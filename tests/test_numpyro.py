@@ -75,6 +75,7 @@ def special():
     numpyro.factor("finite", -0.5)
 
 
+@pytest.mark.slow
 def test_simplices_correlations_and_flat_priors():
     target = ksivi.from_numpyro(special)
     assert dict(target.layout) == {"weights": (2,), "root": (3,), "flat": (2,), "rates": (2, 2)}

@@ -262,6 +262,7 @@ def test_list_shows_what_is_finished(tmp_path, capsys):
     assert [line.split()[:3] for line in shown.out.splitlines() if "student-t" in line] == [["student-t", "6", "1"]]
 
 
+@pytest.mark.slow
 def test_run_runs_the_named_cells(tmp_path, capsys):
     code, shown = main(
         capsys, "run", "toys", "--preset", "smoke", "--only", "x-shaped-sivi", "--without", "sm", "--out", tmp_path

@@ -273,6 +273,7 @@ def test_wake_goes_by_all_rows():
     assert abs(float(gradient.conditional.log_var.value[0])) < 4 * np.sqrt(0.5 / 1_000)
 
 
+@pytest.mark.slow
 def test_wake_has_a_gradient_where_some_draws_have_no_density():
     target = ksivi.Target(lambda x: jnp.where(x[0] > -0.5, -0.5 * jnp.sum(x**2), -jnp.inf), dim=3)
     objective, family = ksivi.Wake(200, 50), linear_family()

@@ -80,6 +80,7 @@ def log_likelihood(x, batch):
     return -0.5 * jnp.sum((batch - x[None]) ** 2)
 
 
+@pytest.mark.slow
 def test_lists_and_rates_are_the_single_runs():
     """Data sets, objectives, starts and learning rates of their own, by one program."""
     keys = jax.random.split(KEY, 3)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from .._checks import as_count, as_single_key, require_callable
+from .._checks import as_count, as_single_key, blaming, describe, require_callable
 from .._files import write_atomically
 from ..auto.fit import fit as run_fit
 from ..posterior import Fit
@@ -156,9 +156,13 @@ def calibrate(
     simulation-based calibration, 2018.
     """
     key, count = as_single_key(key), as_count(num_replications, "num_replications", minimum=2)
-    require_callable(simulate, "simulate")
     fit = _fit if fit is None else fit
-    done = {one.index: one for one in _read(record, _name(key))}
+    for name, one in {"simulate": simulate, "fit": fit, "heard": print if heard is None else heard}.items():
+        require_callable(one, name)
+    if not isinstance(record, str | os.PathLike | None):
+        raise ValueError(f"record must name a file, got {describe(record)}")
+    with blaming("record"):
+        done = {one.index: one for one in _read(record, _name(key))}
     for i in range(count):
         if i not in done:
             done[i] = _replicate(key, i, simulate, fit)
@@ -174,9 +178,15 @@ def _fit(key: PRNGKeyArray, target: Target) -> Fit:
 
 def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable) -> Replication:
     truth_key, fit_key, draw_key = jax.random.split(jax.random.fold_in(key, index), 3)
-    truth, target = simulate(truth_key)
+    with blaming("simulate"):
+        truth, target = simulate(truth_key)
     began = time.perf_counter()
-    found = fit(fit_key, target)
+    with blaming("fit"):
+        found = fit(fit_key, target)
+    if not isinstance(truth, dict) or not isinstance(target, Target):
+        raise ValueError(f"simulate must give a dict of parameters and a Target, got {describe((truth, target))}")
+    if not isinstance(found, Fit):
+        raise ValueError(f"fit must give a ksivi.Fit, got {describe(found)}")
     draws = found.posterior.draws(draw_key, _DRAWN)
     if missing := set(draws) - set(truth):
         raise ValueError(f"simulate must give a truth for every parameter, and {', '.join(sorted(missing))} has none")
