@@ -35,6 +35,8 @@ def as_count(value: Any, name: str, minimum: int = 1) -> int:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < minimum:
         raise ValueError(f"{name} must be a whole number of at least {minimum}, got {describe(value)}")
+    if value >= 2**31:  # sizes of JAX's arrays, and its steps, are no larger
+        raise ValueError(f"{name} must be less than 2**31, got {value}")
     return int(value)
 
 

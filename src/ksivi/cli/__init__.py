@@ -46,7 +46,11 @@ def main() -> None:
     """Runs the command line; bad input is one clear line and exit code 2."""
     try:
         app()
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, MemoryError, OverflowError) as error:
+        fail(error, BAD_INPUT)
+    except RuntimeError as error:  # of JAX, where memory runs out
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
         fail(error, BAD_INPUT)
 
 
