@@ -49,13 +49,16 @@ def test_posteriors(tmp_path):
 
 @pytest.mark.parametrize("part", ["fit.json", "history.npz", "posterior.safetensors"])
 def test_records(part, tmp_path):
-    """The sampler is sealed; facts and history are for people, and are read or refused, whatever they hold."""
+    """Their three files belong together by one SHA-256."""
     record = Record.of(short(num_steps=10), model="a")
     record.write(tmp_path)
-    assert (tmp_path / part).is_file(), sorted(os.listdir(tmp_path))
     draws = np.asarray(record.posterior.sample(KEY, 5))
-    same = lambda found: np.array_equal(found.posterior.sample(KEY, 5), draws)  # noqa: E731
-    refused_or_the_same(lambda: ksivi.read_record(tmp_path), tmp_path / part, same)
+
+    def same(found):
+        histories = all(np.array_equal(found.history[name], values) for name, values in record.history.items())
+        return histories and found.facts == record.facts and np.array_equal(found.posterior.sample(KEY, 5), draws)
+
+    assert refused_or_the_same(lambda: ksivi.read_record(tmp_path), tmp_path / part, same) > 0.8 * COUNT
 
 
 def test_snapshots(tmp_path):

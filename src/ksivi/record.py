@@ -1,6 +1,7 @@
 """What a run leaves behind: a folder with its posterior, its facts and its history, read without the model."""
 
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -43,7 +44,7 @@ class Record:
         """Into the folder, which is made if it is not there; the facts last, so that they tell of a whole record."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        facts = json.dumps(self.facts, indent=2, ensure_ascii=False, allow_nan=False)
+        json.dumps(self.facts, allow_nan=False)
         written = folder / f".{_POSTERIOR}"
         self.posterior.save(written)
         # What may be refused has not been: only now may an older record go.
@@ -53,7 +54,8 @@ class Record:
         content = io.BytesIO()
         np.savez_compressed(content, **arrays)
         write_atomically(folder / _HISTORY, content.getvalue())
-        write_atomically(folder / _FACTS, (facts + "\n").encode())
+        sealed = {**self.facts, "sha256": _digest(self.facts, folder)}
+        write_atomically(folder / _FACTS, (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_record(folder: str | os.PathLike) -> Record:
@@ -64,11 +66,24 @@ def read_record(folder: str | os.PathLike) -> Record:
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
         history = read_npz(folder / _HISTORY)
+        posterior = load(folder / _POSTERIOR)
+        stated = facts.pop("sha256", None) if isinstance(facts, dict) else None
+        is_whole = stated == _digest(facts, folder)
     except UNREADABLE as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"{folder / _FACTS} must be a record of format {FORMAT}, which this version of ksivi writes")
-    return Record(load(folder / _POSTERIOR), facts, history)
+    if not is_whole:
+        raise ValueError(f"{folder} holds a damaged record: its files do not match the SHA-256 in {_FACTS}")
+    return Record(posterior, facts, history)
+
+
+def _digest(facts: Any, folder: Path) -> str:
+    """Of all that a record holds, so that its files belong together."""
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in (_HISTORY, _POSTERIOR):
+        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _facts(fit: Fit) -> dict[str, Any]:
