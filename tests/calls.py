@@ -48,21 +48,18 @@ class Call:
 
     function: Callable
     arguments: dict[str, Any]
-    fixed: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __call__(self, **changes: Any) -> Any:
-        return self.function(**(self.arguments | self.fixed | changes))
+        return self.function(**(self.arguments | changes))
 
 
-def call(function: Callable, /, fixed: dict[str, Any] | None = None, **arguments: Any) -> Call:
-    """With the defaults of all arguments that are not given; `fixed` ones are not to be changed."""
-    fixed = fixed or {}
+def call(function: Callable, /, **arguments: Any) -> Call:
+    """With the defaults of all arguments that are not given."""
     parameters = inspect.signature(function).parameters.values()
-    named = {p.name: p.default for p in parameters if p.default is not p.empty and p.name not in fixed}
-    return Call(function, named | arguments, fixed)
+    return Call(function, {p.name: p.default for p in parameters if p.default is not p.empty} | arguments)
 
 
-_target, _posterior = {"target": TARGET}, {"target": TARGET, "posterior": POSTERIOR}
+_posterior = {"target": TARGET, "posterior": POSTERIOR}
 _two = {"x": ROWS, "y": ROWS + 0.5}
 
 CALLS: dict[str, Call] = {
@@ -200,3 +197,20 @@ def places(argument: str) -> list[int]:
     """Where in `JUNK` is what may be given to an argument: optimisers are tuples of functions, but no callbacks."""
     fits = [argument != "callbacks" or not isinstance(one, optax.GradientTransformation) for one in JUNK]
     return [i for i, fit in enumerate(fits) if fit]
+
+
+PARTNERS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("Target.from_data", "dim"): ("log_likelihood",),
+    ("Target.from_data", "data"): ("log_likelihood",),
+    ("Target.from_pytree", "example"): ("log_density",),
+    ("from_callback", "batched"): ("value_and_gradient",),
+    ("from_callback", "dim"): ("value_and_gradient",),
+    ("metrics.boxed_wasserstein", "half_width"): ("x",),
+    ("metrics.rmse", "predictions"): ("y",),
+    ("metrics.nll", "predictions"): ("y",),
+    ("diagnostics.difference", "first"): ("second",),
+    ("diagnostics.difference", "second"): ("weights",),
+    **{(f"metrics.{name}", "x"): ("y",) for name in ("mmd", "wasserstein", "sliced_wasserstein", "kl_knn")},
+    ("metrics.boxed_wasserstein", "x"): ("y",),
+}
+"""Arguments by call, and which others do not go with them once they are changed: a message may name those instead."""

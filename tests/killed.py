@@ -41,5 +41,5 @@ def digest(fit):
 if __name__ == "__main__":
     print("ready", flush=True)
     folders = [word for word in sys.argv[1:] if "=" not in word]
-    options = dict(word.split("=") for word in sys.argv[1:] if "=" in word)
+    options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     print(digest(run(*folders, **{name: ast.literal_eval(text) for name, text in options.items()})), flush=True)

@@ -211,7 +211,7 @@ BAD = {
         "NaN or infinite at .* of 100 draws",
     ),
     "a scale": (lambda: SemiImplicit.mlp(KEY, 2, 2, scale="z"), "scale must be one of 'global', 'network'"),
-    "a width": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)), "hidden must be a whole number"),
+    "a width": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)), r"hidden\[0\] must be a whole number"),
     "a log_var": (
         lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=jnp.zeros(3)),
         r"log_var must be one number or have shape \(2,\)",

@@ -1,7 +1,7 @@
 """Argument checks: every message names the argument, what came and what was expected."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -40,14 +40,22 @@ def as_count(value: Any, name: str, minimum: int = 1) -> int:
     return int(value)
 
 
+def as_seed(value: Any, name: str = "seed") -> int:
+    """A whole number, of any size."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0, got {describe(value)}")
+    return int(value)
+
+
 def as_widths(value: Any, name: str) -> tuple[int, ...]:
     """Widths of layers, none or more."""
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes) or np.ndim(value) != 1:
         raise ValueError(f"{name} must be a list of widths, such as (50, 50), got {describe(value)}")
-    return tuple(as_count(width, name) for width in value)
+    return tuple(as_count(width, f"{name}[{i}]") for i, width in enumerate(value))
 
 
 def as_choice(value: Any, name: str, choices: tuple) -> Any:
+    value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, str | int | float | None) or isinstance(value, bool) or value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value)}")
     return value
@@ -66,6 +74,13 @@ def as_floats(value: Any, name: str, expected: str = "real numbers") -> Float[Ar
     return jnp.asarray(value, jnp.result_type(float))
 
 
+def as_array(value: Any, name: str) -> Array:
+    """Truth values, integers or floating numbers as they are."""
+    if not _is_real(value) and getattr(value, "dtype", None) != jnp.bool_:
+        raise ValueError(f"{name} must be an array of numbers, got {describe(value)}")
+    return jnp.asarray(value)
+
+
 def as_numbers(value: Any, name: str, shape: tuple[int | str, ...]) -> Float[np.ndarray, "..."]:
     """Real numbers in double precision, by NumPy; a name in the shape is for any length but 0."""
     found = np.shape(value) if _is_real(value) else None
@@ -78,25 +93,36 @@ def as_numbers(value: Any, name: str, shape: tuple[int | str, ...]) -> Float[np.
 
 def _is_real(value: Any) -> bool:
     """Whether these are integers or floating numbers, one or an array of them."""
-    kind = value.dtype if isinstance(value, jax.Array | np.ndarray | np.generic) else None
-    if isinstance(value, int | float | list | tuple):
-        with contextlib.suppress(ValueError, TypeError):  # of ragged lists, and of keys in lists
-            kind = np.asarray(value).dtype
-    return isinstance(kind, np.dtype) and any(jnp.issubdtype(kind, real) for real in (jnp.floating, jnp.integer))
+    dtype = value.dtype if isinstance(value, jax.Array | np.ndarray | np.generic) else _dtype_in_jax(value)
+    return holds_numbers(dtype) and dtype != jnp.bool_
+
+
+def _dtype_in_jax(value: Any) -> Any:
+    try:
+        return jnp.asarray(value).dtype
+    except Exception:  # whatever an object's own conversion raises: it is no number
+        return None
+
+
+def holds_numbers(dtype: Any) -> bool:
+    """Whether arrays of this dtype hold truth values, integers or floating numbers."""
+    kinds = (jnp.bool_, jnp.integer, jnp.floating)
+    return isinstance(dtype, np.dtype) and any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def as_positive(value: Any, name: str) -> Float[Array, ""]:
     """One positive finite number; traced values pass unseen."""
     found = as_floats(value, name, "one positive number")
-    if found.shape != () or not (isinstance(value, jax.core.Tracer) or 0 < _rounded(value, found.dtype) < np.inf):
+    if found.shape != () or not (isinstance(value, jax.core.Tracer) or _is_normal(value, found.dtype)):
         raise ValueError(f"{name} must be one positive number, got {describe(value)}")
     return found
 
 
-def _rounded(value: Any, dtype: Any) -> np.ndarray:
-    """As JAX will hold it. By NumPy: within a trace even a comparison of known values is traced."""
-    with np.errstate(over="ignore", under="ignore"):
-        return np.asarray(value).astype(dtype)
+def _is_normal(value: Any, dtype: Any) -> bool:
+    """Whether it is positive as JAX will hold it, neither infinite nor so small that it counts as 0 there."""
+    # By NumPy: within a trace even a comparison of known values is traced.
+    limits = jnp.finfo(dtype)
+    return bool(float(limits.tiny) <= np.asarray(value) <= float(limits.max))
 
 
 def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]:
@@ -109,6 +135,8 @@ def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndar
     expected = f"(n, {'d' if dim is None else dim})"
     try:
         x = np.asarray(x)
+    except jax.errors.TracerArrayConversionError:
+        raise
     except (TypeError, ValueError) as error:  # of keys, of ragged lists
         raise ValueError(f"{name} must be an array of shape {expected}, got {describe(x)}") from error
     shape, dtype = x.shape, x.dtype
@@ -133,7 +161,8 @@ def blaming(name: str, where: str = "") -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, ValueError) and str(error).startswith(name):  # said in words of our own
+        is_ours = isinstance(error, ValueError) and str(error).startswith((f"{name} ", f"{name}["))
+        if is_ours:
             raise
         raise ValueError(f"{name} failed{where and ' ' + where}: {type(error).__name__}: {error}") from error
 

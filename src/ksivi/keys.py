@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.extend import random as extend
 from jaxtyping import Array, PRNGKeyArray, UInt
 
-from ._checks import as_count
+from ._checks import as_seed
 
 _JAX = "threefry2x32"
 
@@ -26,7 +26,7 @@ def fast_key(seed: int) -> PRNGKeyArray:
 
     Reference: Salmon, Moraes, Dror and Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011.
     """
-    return jax.random.key(as_count(seed, "seed", minimum=0), impl=_IMPLEMENTATION)
+    return jax.random.key(as_seed(seed), impl=_IMPLEMENTATION)
 
 
 def _seed(seed: Array) -> UInt[Array, "2"]:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from .._checks import as_count
+from .._checks import as_count, as_positive, as_widths
 from ..families import MLP, DiagonalGaussian, GaussianMixing, SemiImplicit, Triangular
 from ..objectives import SIVI, Jeffreys, MaximumLikelihood, Wake
 
@@ -43,6 +43,8 @@ class Recipe:
         if self.num_mixing is not None:
             as_count(self.num_mixing, "num_mixing")
         as_count(self.num_pretraining, "num_pretraining", minimum=0)
+        as_widths(self.hidden, "hidden")
+        as_positive(self.learning_rate, "learning_rate")
 
     def mixing_dim(self, dim: int) -> int:
         """Of z: enough for as many independent shapes; near-Gaussian directions need none of them."""

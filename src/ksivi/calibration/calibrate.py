@@ -1,5 +1,6 @@
 """`calibrate`: many fits to simulated data, and what their ranks and intervals say."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -168,7 +169,8 @@ def calibrate(
             done[i] = _replicate(key, i, simulate, fit)
             _append(record, done[i])
             if heard is not None:
-                heard(done[i])
+                with blaming("heard"):
+                    heard(done[i])
     return Calibration(tuple(done[i] for i in range(count)))
 
 
@@ -180,11 +182,11 @@ def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable)
     truth_key, fit_key, draw_key = jax.random.split(jax.random.fold_in(key, index), 3)
     with blaming("simulate"):
         truth, target = simulate(truth_key)
-    began = time.perf_counter()
-    with blaming("fit"):
-        found = fit(fit_key, target)
     if not isinstance(truth, dict) or not isinstance(target, Target):
         raise ValueError(f"simulate must give a dict of parameters and a Target, got {describe((truth, target))}")
+    began = time.perf_counter()
+    with contextlib.nullcontext() if fit is _fit else blaming("fit"):
+        found = fit(fit_key, target)
     if not isinstance(found, Fit):
         raise ValueError(f"fit must give a ksivi.Fit, got {describe(found)}")
     draws = found.posterior.draws(draw_key, _DRAWN)
@@ -214,7 +216,11 @@ def _name(key: PRNGKeyArray) -> str:
 
 def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
     """What the record holds; a last line that a crash cut off is dropped from it."""
-    if path is None or not Path(path).exists():
+    if path is None:
+        return []
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"record must name a file in a folder that exists, got {path}")
+    if not Path(path).exists():
         return []
     lines, found = Path(path).read_text(encoding="utf-8").splitlines(keepends=True), []
     for i, line in enumerate(lines):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
-from .._checks import as_count, as_single_key
+from .._checks import as_count, as_single_key, blaming, require_callable
 from .._numerics import full_precision
 
 
@@ -35,8 +35,11 @@ class MLP(eqx.Module):
     activation: Callable = eqx.field(static=True)
 
     def __init__(self, key: PRNGKeyArray, widths: Sequence[int], activation: Callable = jax.nn.relu):
-        if not callable(activation):
-            raise ValueError(f"activation must be a function, got {activation!r}")
+        require_callable(activation, "activation")
+        with blaming("activation"):
+            kept = jax.eval_shape(activation, jnp.zeros(3))
+        if getattr(kept, "shape", None) != (3,):
+            raise ValueError(f"activation must keep the shape of what it is given, and gives {kept} for shape (3,)")
         if isinstance(widths, int) or len(widths) < 2:
             raise ValueError(f"widths must be a list of at least two layer widths, got {widths!r}")
         widths = [as_count(width, "widths") for width in widths]

@@ -108,7 +108,7 @@ def _pulled_back(target: Target, transform: Callable[[Point], Point]) -> Target:
     """The target in coordinates u, x = T(u)."""
     require_callable(transform, "transform")
     with blaming("transform"):
-        shape = jnp.shape(eqx.filter_eval_shape(transform, jnp.zeros(target.dim)))
+        shape = getattr(eqx.filter_eval_shape(transform, jnp.zeros(target.dim)), "shape", None)
     if shape != (target.dim,):
         raise ValueError(f"transform must map ({target.dim},) to ({target.dim},), got shape {shape}")
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._checks import as_count, as_floats
+from .._checks import as_array, as_count, as_floats
 from .base import AbstractObjective
 from .records import record
 
@@ -52,7 +52,7 @@ class MeanPrediction(AbstractObjective):
         if not callable(predict):
             raise ValueError(f"predict must be a function of a draw and inputs, got {predict!r}")
         self.predict = predict
-        self.inputs, self.outputs = as_floats(inputs, "inputs"), as_floats(outputs, "outputs")
+        self.inputs, self.outputs = as_array(inputs, "inputs"), as_floats(outputs, "outputs")
         if self.outputs.ndim != 1 or self.inputs.shape[:1] != self.outputs.shape or not len(self.outputs):
             raise ValueError(
                 "inputs and outputs must have a row each an observation, and outputs one number a row, "

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Scalar
 
-from .._checks import as_choice, as_count, as_numbers, as_samples
+from .._checks import as_choice, as_count, as_numbers, as_samples, as_seed
 from ..targets import Target
 from .base import AbstractProblem, long_run, near_origin
 from .torch_normals import TorchNormals
@@ -94,7 +94,7 @@ def diffusion(
 
 def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:
     """Noisy observations of a path simulated with the paper's drift."""
-    rng = np.random.default_rng(as_count(seed, "seed", minimum=0))
+    rng = np.random.default_rng(as_seed(seed))
     return _observe(rng.normal(size=dim), rng.normal(size=dim // _EVERY))
 
 

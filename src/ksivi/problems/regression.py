@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._checks import as_count, as_numpy_samples
+from .._checks import as_numpy_samples, as_seed
 from .data import locate
 
 Split = Literal["released"] | int
@@ -106,7 +106,7 @@ def _permutation(n: int, split: Split) -> Int[np.ndarray, " n"]:
         if split != "released":
             raise ValueError(f"split must be 'released' or a whole number, got {split!r}")
         return np.random.RandomState(_RELEASED_SEED).permutation(n)
-    return np.random.default_rng(as_count(split, "split", minimum=0)).permutation(n)
+    return np.random.default_rng(as_seed(split, "split")).permutation(n)
 
 
 def _mean_and_sd(values: np.ndarray) -> tuple[Array, Array]:

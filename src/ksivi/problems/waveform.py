@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Scalar
 
-from .._checks import as_count, as_samples
+from .._checks import as_samples, as_seed
 from ..targets import Target
 from .base import AbstractProblem, long_run, near_origin
 
@@ -69,7 +69,7 @@ def log_likelihood(beta: Float[Array, "22"], batch: dict[str, Array]) -> Scalar:
 
 def _generate(seed: int, n: int = 5_000) -> tuple[Float[np.ndarray, "n 21"], Int[np.ndarray, " n"]]:
     """Each row mixes two of three triangular waves with a uniform weight, plus N(0, 1) noise (Breiman et al., 1984)."""
-    rng = np.random.default_rng(as_count(seed, "seed", minimum=0))
+    rng = np.random.default_rng(as_seed(seed))
     grid, peaks = np.arange(21), np.array([6, 14, 10])
     waves = np.maximum(0, 6 - np.abs(grid[None, :] - peaks[:, None]))
     label = rng.integers(0, 3, n)

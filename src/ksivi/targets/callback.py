@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import as_count, as_flag, blaming, describe, require_callable
+from .._checks import as_count, as_flag, blaming, describe, holds_numbers, require_callable
 from .density import AbstractDensity, Point
 from .layout import named_layout
 from .probe import as_test_point
@@ -181,7 +181,7 @@ def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
     results = function(*(array.reshape(-1, array.shape[-1]) for array in points))
     leaves, structure = jax.tree.flatten(like)
     found = [np.asarray(one) for one in (results if isinstance(results, tuple) else (results,))]
-    if any(one.dtype.kind not in "iuf" for one in found):
+    if not all(holds_numbers(one.dtype) for one in found):
         raise ValueError(f"{name} must return real numbers, got {', '.join(map(describe, found))}")
     wanted = [(math.prod(batch), *leaf.shape) for leaf in leaves]
     if [one.shape for one in found] != wanted:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int, PyTree, Scalar
 
-from .._checks import as_count, describe
+from .._checks import as_count, describe, holds_numbers
 from ..rows import Rows
 from .density import DataDensity, Feed, Point
 
@@ -67,13 +67,9 @@ def with_data(target: "Target", change: Callable[[PyTree], PyTree]) -> "Target":
     return eqx.tree_at(lambda target: target.density, target, density)
 
 
-def _holds_numbers(dtype: Any) -> bool:
-    return any(jnp.issubdtype(dtype, kind) for kind in (jnp.bool_, jnp.integer, jnp.floating))
-
-
 def _num_rows(data: PyTree) -> int:
     for leaf in jax.tree.leaves(data):
-        if not isinstance(leaf, jax.Array | np.ndarray) or not _holds_numbers(leaf.dtype):
+        if not isinstance(leaf, jax.Array | np.ndarray) or not holds_numbers(leaf.dtype):
             raise ValueError(f"data must hold arrays of numbers, got {describe(leaf)}")
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
     if len(lengths) != 1 or 0 in lengths:

@@ -12,14 +12,14 @@ from .._compile import jit
 from .density import AbstractDensity, FunctionDensity, Point, ScoreDensity
 
 
-def as_test_point(point: Any, dim: int) -> Point:
+def as_test_point(point: Any, dim: int, name: str = "test_point") -> Point:
     if point is None:
         return jnp.zeros(dim)
-    expected = f"{dim} floating numbers"
-    found = as_floats(point, "test_point", expected)
+    expected = f"{dim} floating numbers, all finite"
+    found = as_floats(point, name, expected)
     is_floating = jnp.issubdtype(getattr(point, "dtype", found.dtype), jnp.floating)
     if found.shape != (dim,) or not is_floating or not bool(jnp.isfinite(found).all()):
-        raise ValueError(f"test_point must be {expected}, got {describe(point)}")
+        raise ValueError(f"{name} must be {expected}, got {describe(point)}")
     return jnp.asarray(point) if isinstance(point, jax.Array | np.ndarray) else found
 
 
@@ -30,7 +30,8 @@ def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
     except _OddShape:
         raise
     except Exception as error:
-        raise ValueError(f"{density.said} failed at a point of shape {x.shape}: {error}") from error
+        either = " or score" if isinstance(density, FunctionDensity) and density.given_score is not None else ""
+        raise ValueError(f"{density.said}{either} failed at a point of shape {x.shape}: {error}") from error
     if value is not None and not jnp.isfinite(value):
         raise ValueError(f"{density.said} must be finite at the test point, got {value} at {_show(x)}")
     if not bool(jnp.isfinite(score).all()):

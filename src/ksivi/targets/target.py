@@ -279,7 +279,7 @@ class Target(eqx.Module):
 
         Reference: Baker, Fearnhead, Fox and Nemeth, Control variates for stochastic gradient MCMC, 2019.
         """
-        point = as_test_point(as_floats(at, "at"), self.dim)
+        point = as_test_point(as_floats(at, "at"), self.dim, "at")
         if not isinstance(self.density, DataDensity):
             raise ValueError("a control variate needs a target with rows, made with Target.from_data")
         return self._replace(density=anchored(self.density, point, as_count(num_newton, "num_newton", minimum=0)))
