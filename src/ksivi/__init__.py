@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-from . import diagnostics, families, kernels, metrics, problems
+from . import diagnostics, families, kernels, metrics
 from .auto import Recipe, fit
 from .families import SemiImplicit
 from .keys import fast_key
@@ -72,6 +72,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Rooms that few programs need are imported when they are asked for."""
-    if name in ("calibration", "report"):
+    if name in ("calibration", "problems", "report"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
