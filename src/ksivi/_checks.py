@@ -150,6 +150,11 @@ def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndar
     return x
 
 
+def require_callbacks(callbacks: Any) -> None:
+    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
+        raise ValueError(f"callbacks must be a list of functions of a Chunk, got {describe(callbacks)}")
+
+
 def require_callable(value: Any, name: str) -> None:
     if not callable(value):
         raise ValueError(f"{name} must be a function, got {type(value).__name__}")

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_positive, as_single_key
+from .._checks import as_count, as_positive, as_single_key, require_callbacks
 from .._sharding import as_mesh, on, require_threads
 from ..families import SemiImplicit
 from ..posterior import Cost, Fit, Posterior, Status, gathered
@@ -92,6 +92,7 @@ def fit(
         recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
     checkpoints = as_checkpoints(checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s})
+    require_callbacks(callbacks)
     bar = ProgressBar("fit") if wanted(progress) else None
     try:
         with heeding_sigterm(checkpoint is not None), on(require_threads(as_mesh(mesh))):

@@ -8,7 +8,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import as_count, as_single_key
 from .._compile import one_shot
-from ..kernels import IMQ, AbstractKernel, as_kernel, stein_gram
+from ..kernels import IMQ, AbstractKernel, stein_gram
+from ..kernels.base import as_kernel
 from ..posterior import Posterior
 from ..targets import Target
 from .checks import require_fit

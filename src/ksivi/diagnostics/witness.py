@@ -9,7 +9,8 @@ from .._checks import as_count, as_samples, as_single_key
 from .._compile import jit
 from .._numerics import full_precision
 from ..families import SemiImplicit
-from ..kernels import IMQ, AbstractKernel, as_kernel
+from ..kernels import IMQ, AbstractKernel
+from ..kernels.base import as_kernel
 from ..posterior import Posterior
 from ..targets import Affine, Target
 from .checks import require_fit

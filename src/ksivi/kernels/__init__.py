@@ -1,7 +1,7 @@
 """Kernels k(x, y), their bandwidths, and the tiled pairwise engine under them."""
 
 from .bandwidths import AbstractBandwidth, Fixed, Median
-from .base import AbstractKernel, AbstractScaledKernel, Sum, as_kernel
+from .base import AbstractKernel, AbstractScaledKernel, Sum
 from .distances import squared_differences
 from .pairwise import fold_rows, map_rows, pair_mean
 from .shapes import IMQ, Gaussian, Laplace, Matern, Riesz
@@ -19,7 +19,6 @@ __all__ = [
     "Median",
     "Riesz",
     "Sum",
-    "as_kernel",
     "fold_rows",
     "map_rows",
     "pair_mean",

@@ -45,6 +45,7 @@ class AbstractKernel(eqx.Module):
 
 
 def as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    """A kernel that was given, or the default; anything else is refused (`ValueError`)."""
     if not isinstance(kernel, AbstractKernel | None):
         raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
     return default if kernel is None else kernel

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
-from .._checks import as_count, as_flag, as_single_key
+from .._checks import as_count, as_flag, as_single_key, require_callbacks
 from .._compile import jit
 from ..families import Empirical
 from ..posterior import Cost, Fit, Posterior, Status
@@ -80,8 +80,7 @@ def run(
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
     if not isinstance(method, AbstractMethod):
         raise ValueError(f"method must be one of ksivi's methods, such as ksivi.NUTS(), got {method!r}")
-    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
-        raise ValueError(f"callbacks must be a list of functions of a Chunk, got {callbacks!r}")
+    require_callbacks(callbacks)
     chunk_size, throw = as_count(chunk_size, "chunk_size"), as_flag(throw, "throw")
     require_all_rows(target, "run")
     host = _Run(as_single_key(key), target, method, resume)

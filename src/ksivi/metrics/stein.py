@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 
 from .._checks import as_samples, blaming
 from .._compile import jit
-from ..kernels import IMQ, AbstractKernel, Gaussian, Median, as_kernel, pair_mean, stein_mean
+from ..kernels import IMQ, AbstractKernel, Gaussian, Median, pair_mean, stein_mean
+from ..kernels.base import as_kernel
 
 _FOR_BANDWIDTH = 1_000
 """Samples that settle a median bandwidth: it is a scale, not a statistic, and its cost grows with the pairs."""

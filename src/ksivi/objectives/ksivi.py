@@ -11,7 +11,8 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 from .._checks import as_choice, as_count, as_positive
 from .._numerics import full_precision
 from ..families import SemiImplicit
-from ..kernels import AbstractKernel, Gaussian, as_kernel, pair_mean
+from ..kernels import AbstractKernel, Gaussian, pair_mean
+from ..kernels.base import as_kernel
 from ..targets import Target
 from .base import AbstractObjective
 from .records import Schedule, anneal, as_schedule, record

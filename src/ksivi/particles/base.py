@@ -12,7 +12,8 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
-from ..kernels import AbstractKernel, as_kernel
+from ..kernels import AbstractKernel
+from ..kernels.base import as_kernel
 from ..methods import AbstractMethod, Verdict, equal_but, state_records
 from ..targets import Target
 

@@ -9,7 +9,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._checks import as_choice, as_count, as_flag, as_floats, as_key, as_positive, blaming
+from .._checks import as_choice, as_count, as_flag, as_floats, as_key, as_positive, blaming, require_callbacks
 from .._sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
@@ -165,5 +165,4 @@ def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Sca
 def _check_options(ema, callbacks) -> None:
     if ema is not None and not (isinstance(ema, int | float | np.floating) and 0 <= ema < 1):
         raise ValueError(f"ema must be a decay in [0, 1), got {ema!r}")
-    if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
-        raise ValueError(f"callbacks must be a list of functions of a Chunk, got {callbacks!r}")
+    require_callbacks(callbacks)
