@@ -31,19 +31,18 @@ def as_single_key(key: Any, name: str = "key") -> PRNGKeyArray:
 
 
 def as_count(value: Any, name: str, minimum: int = 1) -> int:
-    """A whole number of at least `minimum`."""
+    """A whole number of at least `minimum`, and no larger than sizes of JAX's arrays, and its steps, can be."""
+    count = as_seed(value, name, minimum)
+    if count >= 2**31:
+        raise ValueError(f"{name} must be less than 2**31, got {count}")
+    return count
+
+
+def as_seed(value: Any, name: str = "seed", minimum: int = 0) -> int:
+    """A whole number of any size."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < minimum:
         raise ValueError(f"{name} must be a whole number of at least {minimum}, got {describe(value)}")
-    if value >= 2**31:  # sizes of JAX's arrays, and its steps, are no larger
-        raise ValueError(f"{name} must be less than 2**31, got {value}")
-    return int(value)
-
-
-def as_seed(value: Any, name: str = "seed") -> int:
-    """A whole number, of any size."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0, got {describe(value)}")
     return int(value)
 
 
@@ -83,9 +82,8 @@ def as_array(value: Any, name: str) -> Array:
 
 def as_numbers(value: Any, name: str, shape: tuple[int | str, ...]) -> Float[np.ndarray, "..."]:
     """Real numbers in double precision, by NumPy; a name in the shape is for any length but 0."""
-    found = np.shape(value) if _is_real(value) else None
-    fits = found is not None and len(found) == len(shape)
-    if not fits or any(n == 0 if isinstance(m, str) else n != m for n, m in zip(found or (), shape, strict=True)):
+    fits = _is_real(value) and np.ndim(value) == len(shape)
+    if not fits or any(n == 0 if isinstance(m, str) else n != m for n, m in zip(np.shape(value), shape, strict=True)):
         wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
         raise ValueError(f"{name} must be real numbers of shape {wanted}, got {describe(value)}")
     return np.asarray(value, np.float64)

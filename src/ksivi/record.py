@@ -44,10 +44,10 @@ class Record:
         """Into the folder, which is made if it is not there; the facts last, so that they tell of a whole record."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        # Whatever may be refused is tried first: only then may an older record go.
         json.dumps(self.facts, allow_nan=False)
         written = folder / f".{_POSTERIOR}"
         self.posterior.save(written)
-        # What may be refused has not been: only now may an older record go.
         (folder / _FACTS).unlink(missing_ok=True)
         os.replace(written, folder / _POSTERIOR)
         arrays: dict[str, Any] = {name: np.asarray(values) for name, values in self.history.items()}

@@ -27,7 +27,7 @@ class CallbackDensity(AbstractDensity):
     Both functions take points as rows. Whatever JAX has batched, along any number of axes, comes to them in one call.
     """
 
-    said: ClassVar[str] = "value_and_gradient"
+    given_as: ClassVar[str] = "value_and_gradient"
 
     value_and_gradient: Callable[[Points], tuple[Any, Any]] = eqx.field(static=True)
     hessian_product: Callable[[Points, Points], Any] | None = eqx.field(static=True)

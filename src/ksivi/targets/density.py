@@ -20,7 +20,7 @@ Rows = Int[Array, " b"]
 class AbstractDensity(eqx.Module):
     """An unnormalised log density on ℝᵈ."""
 
-    said: ClassVar[str] = "log_density"
+    given_as: ClassVar[str] = "log_density"
     """The arguments by which it was given, for messages."""
 
     @abc.abstractmethod
@@ -57,7 +57,7 @@ class FunctionDensity(AbstractDensity):
 class ScoreDensity(AbstractDensity):
     """A score without values."""
 
-    said: ClassVar[str] = "score"
+    given_as: ClassVar[str] = "score"
 
     given_score: Callable[[Point], Point]
 
@@ -138,7 +138,7 @@ class DataDensity(AbstractMinibatched):
     Of data that are fed only some rows are at hand, and all of those are a batch.
     """
 
-    said: ClassVar[str] = "log_prior(x) + log_likelihood(x, data)"
+    given_as: ClassVar[str] = "log_prior(x) + log_likelihood(x, data)"
 
     log_prior: Callable[[Point], Scalar]
     log_likelihood: Callable[[Point, PyTree], Scalar]

@@ -31,11 +31,11 @@ def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
         raise
     except Exception as error:
         either = " or score" if isinstance(density, FunctionDensity) and density.given_score is not None else ""
-        raise ValueError(f"{density.said}{either} failed at a point of shape {x.shape}: {error}") from error
+        raise ValueError(f"{density.given_as}{either} failed at a point of shape {x.shape}: {error}") from error
     if value is not None and not jnp.isfinite(value):
-        raise ValueError(f"{density.said} must be finite at the test point, got {value} at {_show(x)}")
+        raise ValueError(f"{density.given_as} must be finite at the test point, got {value} at {_show(x)}")
     if not bool(jnp.isfinite(score).all()):
-        of = "" if density.said == "score" else f", the gradient of {density.said},"
+        of = "" if density.given_as == "score" else f", the gradient of {density.given_as},"
         raise ValueError(f"score{of} must be finite at the test point, got {_show(score)} at {_show(x)}")
     if isinstance(density, FunctionDensity) and density.given_score is not None:
         _compare_scores(density, x)
@@ -51,7 +51,7 @@ def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
     value = None if isinstance(density, ScoreDensity) else density.value(x)
     if value is not None and (jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating)):
         raise _OddShape(
-            f"{density.said} must return one floating scalar for one point, got "
+            f"{density.given_as} must return one floating scalar for one point, got "
             f"shape {jnp.shape(value)} and dtype {jnp.result_type(value)}"
         )
     score = density.score(x)
