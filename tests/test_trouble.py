@@ -171,6 +171,31 @@ def test_ctrl_c_keeps_what_there_is():
     assert same(fit.state, train(num_steps=40, chunk_size=20).state)
 
 
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("ending", ["step limit", "interrupted", "diverged"])
+def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, batched, ending):
+    """As on a GPU: the next chunk has begun when the last is found to be bad, or the callback says stop."""
+    keys = jax.random.split(KEY, 3) if batched else KEY
+    target = ksivi.Target(cliff, dim=2)
+    rate, num_steps = (0.1, 1_000) if ending == "diverged" else (1e-4, 90)
+    options = {"optimizer": optax.adam(rate), "num_steps": num_steps, "chunk_size": 20}
+
+    def run():
+        steps = []
+        stop = lambda chunk: steps.append(chunk.step) or (ending == "interrupted" and chunk.step >= 40)  # noqa: E731
+        fits = train(keys, target=target, callbacks=[stop], **options)
+        return steps, fits if batched else [fits]
+
+    steps, fits = run()
+    monkeypatch.setattr("ksivi.training.run._runs_ahead", lambda: True)
+    steps_ahead, fits_ahead = run()
+    assert steps == steps_ahead
+    for fit, ahead in zip(fits, fits_ahead, strict=True):
+        assert fit.status == ahead.status
+        assert fit.status.kind == ending
+        assert same((fit.state, fit.history), (ahead.state, ahead.history))
+
+
 def rarely_finite(limit):
     """A standard normal whose density is NaN beyond so many standard deviations to the right."""
     return ksivi.Target(lambda x: -0.5 * jnp.sum(x**2) + 0.0 * jnp.sum(jnp.sqrt(limit - x)), dim=2)

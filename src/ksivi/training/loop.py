@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, TypeAlias, Union
+from typing import Any, NamedTuple, TypeAlias, Union
 
 import equinox as eqx
 import jax
@@ -37,6 +37,14 @@ class TrainState(eqx.Module):
     objective: PyTree
     average: PyTree
     early_ratio: Scalar
+
+
+class Advanced(NamedTuple):
+    """What a chunk of steps leads to: the state, what the steps recorded, and whether all parameters are finite."""
+
+    state: TrainState
+    records: Records
+    finite: Bool[Array, ""]
 
 
 class Problem(eqx.Module):
@@ -83,7 +91,7 @@ def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
 
 def run_chunk(
     state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], problem: Problem, shape: tuple[int, int]
-) -> tuple[TrainState, Records]:
+) -> Advanced:
     """A chunk of steps, of which those from step `limit` on change nothing.
 
     The randomness of step t comes from `fold_in(key, t)`, so that chunks of any shape make the same run.
@@ -115,7 +123,7 @@ def run_chunk(
         return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
 
     state, records = lax.scan(block, state, state.step + shape[1] * jnp.arange(shape[0]))
-    return state, jax.tree.map(jnp.ravel, records)
+    return Advanced(state, jax.tree.map(jnp.ravel, records), all_finite(state.params))
 
 
 def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: int) -> tuple[int, int]:
@@ -163,7 +171,7 @@ def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[Trai
 
 def run_chunks(
     state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
-) -> tuple[TrainState, Records]:
+) -> Advanced:
     """`run_chunk` for a batch of runs, which share the problem but for what is their own."""
     run = lambda state, key, limit, own: run_chunk(state, key, limit, problem.with_own(own), shape)  # noqa: E731
     by_seeds = lambda tree: jax.tree.map(lambda a: divide(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731

@@ -4,24 +4,24 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray, PyTree
+from jaxtyping import PRNGKeyArray, PyTree
 
 from .._closures import Structural
-from .._compile import jit, one_shot
+from .._compile import one_shot
 from ..posterior import Cost, Fit, Posterior, Status
 from ..targets import feed_of, with_data
 from .autopsy import NotFinite, examine
 from .checkpoints import Checkpoints, digest
 from .feed import Feeder
 from .loop import (
+    Advanced,
     Problem,
-    Records,
     TrainState,
     all_finite,
     chunk_shape,
@@ -58,6 +58,18 @@ class Chunk:
 
 
 Callback = Callable[[Chunk], Any]
+
+
+class _Begun(NamedTuple):
+    """A chunk that the device is at, and since when."""
+
+    at: float
+    chunk: Advanced
+
+
+def _runs_ahead() -> bool:
+    """Whether the next chunk begins before the host has looked at the last. Of a step of 60 µs that is two."""
+    return jax.default_backend() != "cpu"
 
 
 def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
@@ -127,6 +139,7 @@ class Run:
             if (snapshot := checkpoints.latest(self.identity)) is not None:
                 restore(self, snapshot)
                 self._mark = progress_of(self)
+        self.early = np.atleast_1d(np.asarray(self.state.early_ratio))
 
     def until(self, num_steps: int, chunk_size: int, callbacks: Sequence[Callback]) -> None:
         """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback says so, or Ctrl-C."""
@@ -135,9 +148,10 @@ class Run:
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
         chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.most_steps)
         shape = chunk_shape(self.problem, self._pick(self.state.params, 0), num_steps - self.first, chunk_size)
+        begun = None
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
-                self._chunk(num_steps, shape, callbacks)
+                begun = self._chunk(num_steps, shape, callbacks, begun)
         except (KeyboardInterrupt, Terminated) as error:
             self.ending = Status("interrupted", f"stopped by the user after {self.step:,} of {num_steps:,} steps")
             self.save()
@@ -161,12 +175,22 @@ class Run:
         seconds = time.perf_counter() - self.started
         return [self._fit(i, seconds) for i in range(self.num_runs)]
 
-    def _chunk(self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback]) -> None:
-        began = time.perf_counter()
-        state, recorded = self._advance(self.state, np.minimum(self.limits, num_steps), shape)
-        count = min(shape[0] * shape[1], num_steps - self.step)
+    def _chunk(
+        self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback], begun: "_Begun | None"
+    ) -> "_Begun | None":
+        """One chunk, which may have begun before; and the next, if it begins while the host looks at this one."""
+        limits, count = np.minimum(self.limits, num_steps), min(shape[0] * shape[1], num_steps - self.step)
+        begun = begun or _Begun(time.perf_counter(), self._advance(self.state, limits, shape))
+        state, recorded, finite = begun.chunk
+        following = None
+        if _runs_ahead() and self.feeder is None and self.step + count < num_steps:
+            following = _Begun(time.perf_counter(), self._advance(state, limits, shape))
         records = {name: np.atleast_2d(np.asarray(values))[:, :count] for name, values in recorded.items()}
-        state = self._guard(state, records, count, shape)
+        found = self._find_trouble(records, np.atleast_1d(np.asarray(finite)))
+        if found:
+            state, following = self._retreat(found, count, shape), None
+        ratio = jnp.asarray(self.early if self.batched else self.early[0], state.early_ratio.dtype)
+        state = dataclasses.replace(state, early_ratio=ratio)
         for name, values in records.items():
             self.records.setdefault(name, []).append(values)
         self.anchor, self.anchor_problem, self.state, self.step = self.state, self.problem, state, self.step + count
@@ -176,13 +200,14 @@ class Run:
         now = time.perf_counter()
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
         loss = float(np.nanmean(records["loss"][alive])) if alive else float("nan")
-        chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - began), self._posteriors)
+        chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - begun.at), self._posteriors)
         if told_to_stop(callbacks, chunk):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
+        return following
 
     def _advance(
         self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None
-    ) -> tuple[TrainState, Records]:
+    ) -> Advanced:
         limits, problem = limits.astype(np.int32), self.problem if problem is None else problem
         if self.feeder is not None:
             rows = self.feeder.rows(int(np.max(np.asarray(state.step))), shape[0] * shape[1])
@@ -191,30 +216,27 @@ class Run:
             return self.run_many(state, self.key, jnp.asarray(limits), problem, self.own, shape)
         return run_one(state, self.key, jnp.asarray(limits[0]), problem, shape)
 
-    def _guard(self, state: TrainState, records: dict, count: int, shape: tuple[int, int]) -> TrainState:
-        """Finds runs that went wrong in this chunk, and takes them back to their last good parameters."""
-        early = np.atleast_1d(np.asarray(self.state.early_ratio))
-        early = np.where(np.isnan(early), early_ratio(records["stein_ratio"]), early)
-        finite = np.atleast_1d(np.asarray(_finite(state.params, self.batched)))
+    def _find_trouble(self, records: dict[str, np.ndarray], finite: np.ndarray) -> dict[int, Trouble]:
+        """Runs that went wrong in this chunk."""
+        self.early = np.where(np.isnan(self.early), early_ratio(records["stein_ratio"]), self.early)
         found = {}
         for i in range(self.num_runs):
             if self.troubles[i] is None:
                 loss, ratio = records["loss"][i], records["stein_ratio"][i]
-                found[i] = find_trouble(loss, ratio, early[i], bool(finite[i]), self.step, self.problem.forgiving)
+                found[i] = find_trouble(loss, ratio, self.early[i], bool(finite[i]), self.step, self.problem.forgiving)
+        return {i: trouble for i, trouble in found.items() if trouble is not None}
+
+    def _retreat(self, found: dict[int, Trouble], count: int, shape: tuple[int, int]) -> TrainState:
+        """The state after the chunk, but with the last good parameters of the runs that went wrong."""
         for i, trouble in found.items():
-            if trouble is not None:
-                self.troubles[i], self.limits[i] = trouble, max(self.first, trouble.limit)
-        if any(found.values()):
-            # Steps are repeatable: running again from a chunk ago, up to the fault, gives the parameters before it.
-            limits = np.minimum(self.limits, self.step + count)
-            before, until = self.anchor, np.minimum(limits, self.step)
-            while np.any(np.asarray(before.step) < until):  # once, unless the chunks before a checkpoint were shorter
-                before = self._advance(before, until, shape, self.anchor_problem)[0]
-            state = self._advance(before, limits, shape)[0]
-            steps = {i: t.not_finite for i, t in found.items() if t is not None and t.not_finite is not None}
-            self._examine(steps, before, shape)
-        ratio = jnp.asarray(early if self.batched else early[0], self.state.early_ratio.dtype)
-        return eqx.tree_at(lambda s: s.early_ratio, state, ratio)
+            self.troubles[i], self.limits[i] = trouble, max(self.first, trouble.limit)
+        # Steps are repeatable: running again from a chunk ago, up to the fault, gives the parameters before it.
+        limits = np.minimum(self.limits, self.step + count)
+        before, until = self.anchor, np.minimum(limits, self.step)
+        while np.any(np.asarray(before.step) < until):  # once, unless the chunks before a checkpoint were shorter
+            before = self._advance(before, until, shape, self.anchor_problem).state
+        self._examine({i: t.not_finite for i, t in found.items() if t.not_finite is not None}, before, shape)
+        return self._advance(before, limits, shape).state
 
     def _examine(self, found: dict[int, int], before: TrainState, shape: tuple[int, int]) -> None:
         """Looks at the states in which the steps began that could not be taken."""
@@ -222,7 +244,7 @@ class Run:
             return
         steps = np.full(self.num_runs, np.iinfo(np.int32).max)
         steps[list(found)] = list(found.values())
-        begun, earlier = (self._advance(before, limits, shape)[0] for limits in (steps, steps - 1))
+        begun, earlier = (self._advance(before, limits, shape).state for limits in (steps, steps - 1))
         for i in found:
             # Parameters that are not finite say that the gradient of the step before was not.
             state = self._pick(begun, i)
@@ -286,8 +308,3 @@ class Run:
 def _of_every_run(function: Callable, key: PRNGKeyArray, params: PyTree, problem: Problem, own: dict[str, Any]) -> Any:
     run = lambda key, params, own: function(key, problem.with_own(own), params)  # noqa: E731
     return eqx.filter_vmap(run)(key, params, own)
-
-
-@jit
-def _finite(params: PyTree, batched: bool) -> Array:
-    return jax.vmap(all_finite)(params) if batched else all_finite(params)
