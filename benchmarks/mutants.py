@@ -26,9 +26,9 @@ from cosmic_ray.work_item import MutationSpec
 ROOMS = ("src/ksivi/kernels", "src/ksivi/objectives")
 _TRIVIAL = re.compile("RShift|LShift|BitOr|BitAnd|BitXor|Mod")
 _FIRST = {
-    "kernels": ("test_kernels", "test_ksivi", "test_metrics", "test_particles", "test_bad_input"),
-    "objectives": ("test_rivals", "test_conformance", "test_ksivi", "test_bad_input"),
-    "ksivi.py": ("test_ksivi", "test_conformance", "test_bad_input"),
+    "kernels": ("test_kernels", "test_formulas", "test_ksivi", "test_metrics", "test_particles", "test_bad_input"),
+    "objectives": ("test_formulas", "test_rivals", "test_conformance", "test_ksivi", "test_bad_input"),
+    "ksivi.py": ("test_formulas", "test_ksivi", "test_conformance", "test_bad_input"),
 }
 """The tests of a room, or of a file, those that see most first."""
 _LIMIT = 900.0

@@ -20,6 +20,7 @@ from ksivi.kernels import (
     one_block,
     pair_mean,
     pairwise,
+    select,
     stein_gram,
     stein_mean,
 )
@@ -113,6 +114,32 @@ def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
     found = median.lower_median(look_up, rows, jnp.zeros((11, 1), dtype))
     assert found == np.sort(np.asarray(values).ravel())[(values.size - 1) // 2]
+
+
+@pytest.mark.parametrize("count", [1, 100, 143])
+def test_one_block_says_where_the_key_is(count):
+    """Of 143 keys, of which those that do not count are the largest integer."""
+    keys = np.random.default_rng(0).permutation(1_000)[:143].astype(np.int32)
+    keys[np.argsort(keys)[count:]] = np.iinfo(np.int32).max
+    for rank in {0, (count - 1) // 2, count - 1}:
+        key, place = one_block.select(jnp.asarray(keys).reshape(13, 11), rank, count, interpret=True)
+        assert key == np.sort(keys)[rank] == keys[place]
+
+
+def test_the_search_takes_few_passes():
+    """Some nine on smooth spreads, where bits one by one are 31."""
+    keys = np.sort(select.sortable(jnp.asarray(np.random.default_rng(0).chisquare(20, 10_000), jnp.float32)))
+    passes = []
+
+    def count_below(at):
+        passes.append(int(at))
+        return jnp.asarray(np.searchsorted(keys, int(at)), jnp.uint32)
+
+    ends = (jnp.asarray(end) for end in (keys[0], keys[-1]))
+    with jax.disable_jit():
+        found = select.by_interpolation(count_below, *ends, 4_999, len(keys))
+    assert np.searchsorted(keys, int(found)) == 4_999
+    assert len(passes) <= 12
 
 
 @every_kernel

@@ -12,30 +12,10 @@ from scipy.stats import multivariate_normal
 
 import ksivi
 from ksivi._numerics import truncated_weights
-from ksivi.families import MLP, Constant, DiagonalGaussian, GaussianMixing, SampledMixing, WideMixing
+from ksivi.families import GaussianMixing, SampledMixing, WideMixing
+from linear import COVARIANCE, KEY, LOG_CONSTANT, LOG_VAR, OFFSET, WEIGHT, linear_family, normal_target
 
-KEY = jax.random.key(0)
-WEIGHT = np.array([[0.8, -0.3, 0.4], [0.2, 0.9, -0.5]])
-OFFSET, LOG_VAR = np.array([0.5, -0.2, 0.1]), np.array([-1.0, -0.5, -1.5])
-COVARIANCE = WEIGHT.T @ WEIGHT + np.diag(np.exp(LOG_VAR))
 EXACT = multivariate_normal(OFFSET, COVARIANCE)
-LOG_CONSTANT = 3.0
-
-
-def linear_family(mixing=None):
-    """x = Wᵀz + b + σξ, which is N(b, WᵀW + diag σ²)."""
-    mean = MLP(KEY, (2, 3))
-    mean = jax.tree.map(
-        lambda a, b: jnp.asarray(b, a.dtype), mean, jax.tree.unflatten(jax.tree.structure(mean), [WEIGHT, OFFSET])
-    )
-    return ksivi.SemiImplicit(
-        mixing or GaussianMixing(2), DiagonalGaussian(mean, Constant(jnp.asarray(LOG_VAR, float)))
-    )
-
-
-def normal_target():
-    """N(0, I) times exp(3), so that the evidence is known."""
-    return ksivi.Target(lambda x: LOG_CONSTANT - 0.5 * jnp.sum(x**2 + jnp.log(2 * jnp.pi)), dim=3)
 
 
 def exact_score(x):
@@ -111,19 +91,6 @@ def test_sivi_needs_the_score_alone():
     blind = ksivi.train(KEY, target, linear_family(), ksivi.SIVI(50, 10), **options)
     for a, b in zip(jax.tree.leaves(known.state.params), jax.tree.leaves(blind.state.params), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-
-
-def test_sivis_loss_against_a_double_loop(x64):
-    objective, family, target = ksivi.SIVI(7, num_mixing=5), linear_family(), normal_target()
-    draws = objective.draw(KEY, target, family)
-    value, _ = objective.loss(family, None, draws, target, jnp.zeros((), jnp.int32))
-    z, xi, others = (np.asarray(a) for a in (draws.z, draws.xi, draws.others))
-    total = 0.0
-    for i in range(7):
-        x = z[i] @ WEIGHT + OFFSET + np.exp(0.5 * LOG_VAR) * xi[i]
-        densities = [multivariate_normal(a @ WEIGHT + OFFSET, np.diag(np.exp(LOG_VAR))).pdf(x) for a in (z[i], *others)]
-        total += np.log(np.mean(densities)) - (LOG_CONSTANT + multivariate_normal(np.zeros(3)).logpdf(x))
-    np.testing.assert_allclose(value, total / 7, rtol=1e-10)
 
 
 @pytest.mark.slow
