@@ -126,4 +126,4 @@ def test_the_figure_has_a_panel_a_parameter(tmp_path):
     figure = rank_histograms(run(Model(width=0.6), 40))
     titles = [axis.get_title() for axis in figure.axes]
     assert titles[0].startswith("x[0], p = ")
-    assert titles[2] == "truths inside, all parameters"
+    assert titles[2] == "truths inside, pooled"

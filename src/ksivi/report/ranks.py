@@ -39,4 +39,4 @@ def _draw_coverage(axis: Any, found: Any) -> None:
     axis.plot([0.4, 1], [0.4, 1], "--", color=FAINT)
     axis.errorbar(found.levels, shares, yerr=2 * np.array(errors), fmt="o", color="#d55e00", capsize=3)
     axis.set_xlabel("level of intervals")
-    dress(axis, "truths inside, all parameters")
+    dress(axis, "truths inside, pooled")
