@@ -126,20 +126,52 @@ def test_one_block_says_where_the_key_is(count):
         assert key == np.sort(keys)[rank] == keys[place]
 
 
+def test_a_block_suits_triton(monkeypatch):
+    """A power of two of keys, which it wants, and a warp for every 2,048."""
+    blocks, call = [], one_block.pl.pallas_call
+    monkeypatch.setattr(one_block.triton, "CompilerParams", lambda num_warps: blocks.append(num_warps))
+    spy = lambda kernel, **options: lambda keys: blocks.append(keys.size) or call(kernel, **options)(keys)  # noqa: E731
+    monkeypatch.setattr(one_block.pl, "pallas_call", spy)
+    for shape in ((13, 11), (64, 64), (128, 127)):
+        keys = jnp.arange(shape[0] * shape[1], dtype=jnp.int32).reshape(shape)
+        assert one_block.select(keys, 5, keys.size, interpret=True) == (5, 5)
+    assert blocks == [1, 256, 2, 4_096, 8, 16_384]
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="there is a GPU")
+def test_no_gpu_no_block():
+    assert not one_block.is_supported()
+
+
 def test_the_search_takes_few_passes():
     """Some nine on smooth spreads, where bits one by one are 31."""
-    keys = np.sort(select.sortable(jnp.asarray(np.random.default_rng(0).chisquare(20, 10_000), jnp.float32)))
     passes = []
+    for seed in range(5):
+        values = jnp.asarray(np.random.default_rng(seed).chisquare(20, 10_000), jnp.float32)
+        keys = np.sort(select.sortable(values))
+        count_below = lambda at, keys=keys: passes.append(at) or jnp.uint32(np.searchsorted(keys, int(at)))  # noqa: E731
+        with jax.disable_jit():
+            found = select.by_interpolation(count_below, jnp.asarray(keys[0]), jnp.asarray(keys[-1]), 4_999, len(keys))
+        assert np.searchsorted(keys, int(found)) == 4_999
+    assert len(passes) <= 43
 
-    def count_below(at):
-        passes.append(int(at))
-        return jnp.asarray(np.searchsorted(keys, int(at)), jnp.uint32)
 
-    ends = (jnp.asarray(end) for end in (keys[0], keys[-1]))
-    with jax.disable_jit():
-        found = select.by_interpolation(count_below, *ends, 4_999, len(keys))
-    assert np.searchsorted(keys, int(found)) == 4_999
-    assert len(passes) <= 12
+def test_the_median_of_too_many_pairs_is_refused():
+    most = jax.ShapeDtypeStruct((2**16, 1), jnp.float32)
+    more = jax.ShapeDtypeStruct((2**16 + 1, 1), jnp.float32)
+    of = functools.partial(median.lower_median, Gaussian().spread)
+    assert jax.eval_shape(of, most, most).shape == ()
+    with pytest.raises(ValueError, match="the median of 4,295,032,832 pairs is out of range"):
+        jax.eval_shape(of, most, more)
+
+
+@pytest.mark.parametrize(("stored", "times"), [(2**25, 2), (99, 4)])
+def test_spreads_are_kept_where_they_fit(monkeypatch, stored, times):
+    """Besides the one pair that is differentiated: once, or in each of three passes."""
+    monkeypatch.setattr(median, "_STORED", stored)
+    calls, (x, y) = [], (jnp.asarray(a, jnp.float32) for a in points(7, 10, 10))
+    median.lower_median(lambda x, y: calls.append(len(x)) or Gaussian().spread(x, y), x, y)
+    assert calls == [10] * (times - 1) + [1]
 
 
 @every_kernel
