@@ -26,7 +26,7 @@ def normal(x):
 
 
 def likelihood(x, rows):
-    return -0.5 * jnp.sum((rows - x) ** 2)
+    return -0.5 * jnp.sum((rows - x[None]) ** 2)
 
 
 def minus(x):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import as_count, as_positive, as_single_key, require_callbacks
+from .._checks import as_count, as_positive, as_single_key, describe, require_callbacks
 from .._sharding import as_mesh, on, require_threads
 from ..families import SemiImplicit
 from ..posterior import Cost, Fit, Posterior, Status, gathered
@@ -82,7 +82,9 @@ def fit(
     print(fit)
     ```
     """
-    key, recipe = as_single_key(key), recipe or Recipe()
+    key, recipe = as_single_key(key), Recipe() if recipe is None else recipe
+    if not isinstance(recipe, Recipe):
+        raise ValueError(f"recipe must be a ksivi.Recipe, got {describe(recipe)}")
     _require_density(target)
     require_all_rows(target, "fit")
     earlier = None if init is None else _as_init(init, target)
