@@ -68,7 +68,7 @@ class _Begun(NamedTuple):
 
 
 def _runs_ahead() -> bool:
-    """Whether the next chunk begins before the host has looked at the last. Of a step of 60 µs that is two."""
+    """Whether the next chunk begins before the host has looked at the last: on an H200 that saves 4 of 64 µs a step."""
     return jax.default_backend() != "cpu"
 
 
@@ -176,8 +176,8 @@ class Run:
         return [self._fit(i, seconds) for i in range(self.num_runs)]
 
     def _chunk(
-        self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback], begun: "_Begun | None"
-    ) -> "_Begun | None":
+        self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback], begun: _Begun | None
+    ) -> _Begun | None:
         """One chunk, which may have begun before; and the next, if it begins while the host looks at this one."""
         limits, count = np.minimum(self.limits, num_steps), min(shape[0] * shape[1], num_steps - self.step)
         begun = begun or _Begun(time.perf_counter(), self._advance(self.state, limits, shape))
