@@ -50,7 +50,8 @@ def pair_operations(samples: int, dim: int) -> float:
 def step_ms(target: ksivi.Target, kernel: ksivi.kernels.Gaussian, samples: int, seconds: float = 2.0) -> float:
     """The median over chunks of some seconds in all, after the first, which compiles."""
     # Small steps of a GPU take less time than what the host does after each chunk of them.
-    size = 2 if samples >= 1_000 else 10 if jax.default_backend() == "cpu" else 500
+    most, pairs = (10, 2**21) if jax.default_backend() == "cpu" else (500, 2**29)
+    size = max(2, min(most, pairs // samples**2))
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), target.dim, MIXING_DIM, (WIDTH, WIDTH), log_var=-2.0)
     times: list[float] = []
     last = [time.perf_counter()]
@@ -81,44 +82,46 @@ def log_likelihood(beta: jax.Array, batch: dict[str, jax.Array]) -> jax.Array:
     return -0.5 * jnp.mean((batch["y"] - batch["x"] @ beta) ** 2)
 
 
-def measure(rate: float) -> dict[str, list[dict]]:
-    """Three sweeps; times with the median bandwidth and a fixed one."""
-    fixed = ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0))
-    found: dict[str, list[dict]] = {"samples": [], "dim": [], "rows": []}
-    for samples in SAMPLES:
-        target = ksivi.problems.diffusion(100).target
-        row = {"samples": samples, "median_ms": step_ms(target, ksivi.kernels.Gaussian(), samples)}
-        row |= {"fixed_ms": step_ms(target, fixed, samples)}
-        row["floor_ms"] = (network_operations(samples, 100) + pair_operations(samples, 100)) / rate * 1e3
-        found["samples"].append(_shown(row))
-    for dim in DIMS:
-        target = ksivi.problems.diffusion(dim).target
-        row = {"dim": dim, "median_ms": step_ms(target, ksivi.kernels.Gaussian(), 128)}
-        row["floor_ms"] = (network_operations(128, dim) + pair_operations(128, dim)) / rate * 1e3
-        found["dim"].append(_shown(row))
-    for rows in ROWS:
-        row = {"rows": rows, "median_ms": step_ms(regression(rows), ksivi.kernels.Gaussian(), 128)}
-        # The score of a sample is two products with all rows, and its derivative two more.
-        row["floor_ms"] = (network_operations(128, 20) + 2 * 256 * rows * 20 * 4) / rate * 1e3
-        found["rows"].append(_shown(row))
-    return found
+def floor_ms(samples: int, dim: int, rate: float) -> float:
+    return (network_operations(samples, dim) + pair_operations(samples, dim)) / rate * 1e3
 
 
-def _shown(row: dict) -> dict:
-    print("  ".join(f"{name} {value:10.4g}" for name, value in row.items()), flush=True)
-    return row
+def of_samples(samples: int, rate: float) -> dict:
+    """With the median bandwidth and a fixed one."""
+    target, fixed = ksivi.problems.diffusion(100).target, ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0))
+    row = {"median_ms": step_ms(target, ksivi.kernels.Gaussian(), samples), "fixed_ms": step_ms(target, fixed, samples)}
+    return row | {"floor_ms": floor_ms(samples, 100, rate)}
+
+
+def of_dim(dim: int, rate: float) -> dict:
+    target = ksivi.problems.diffusion(dim).target
+    return {"median_ms": step_ms(target, ksivi.kernels.Gaussian(), 128), "floor_ms": floor_ms(128, dim, rate)}
+
+
+def of_rows(rows: int, rate: float) -> dict:
+    # The score of a sample is two products with all rows, and its derivative two more.
+    floor = (network_operations(128, 20) + 2 * 256 * rows * 20 * 4) / rate * 1e3
+    return {"median_ms": step_ms(regression(rows), ksivi.kernels.Gaussian(), 128), "floor_ms": floor}
+
+
+SWEEPS = {"samples": (SAMPLES, of_samples), "dim": (DIMS, of_dim), "rows": (ROWS, of_rows)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--out", type=Path, help="the record, written after each row; rows that it has are kept")
+    out = parser.parse_args().out
     rate = matmul_rate()
     print(f"{jax.devices()[0].device_kind}: {rate / 1e9:.0f} GFLOP/s in a large product", flush=True)
     record = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "jax": jax.__version__, "flops": rate}
-    record |= measure(rate)
-    if options.out:
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    record |= json.loads(out.read_text()) if out and out.exists() else {}
+    for name, (sizes, measure) in SWEEPS.items():
+        rows = record.setdefault(name, [])
+        for size in sizes[len(rows) :]:
+            rows.append({name: size, **measure(size, rate)})
+            print("  ".join(f"{key} {value:10.4g}" for key, value in rows[-1].items()), flush=True)
+            if out:
+                out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "cpu" if way == "search" else "gpu")
     monkeypatch.setattr(median, "_IN_ONE_BLOCK", 13 * 11 if way == "one block" else 0)
     monkeypatch.setattr(median, "platform", lambda: "cpu" if way == "search" else "gpu")
-    monkeypatch.setattr(one_block, "is_supported", lambda: True)
+    monkeypatch.setattr(median, "has_tensor_cores", lambda: True)
     monkeypatch.setattr(one_block, "select", functools.partial(one_block.select, interpret=True))
     values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
     rows = jnp.arange(13, dtype=dtype)[:, None]
@@ -136,11 +136,6 @@ def test_a_block_suits_triton(monkeypatch):
         keys = jnp.arange(shape[0] * shape[1], dtype=jnp.int32).reshape(shape)
         assert one_block.select(keys, 5, keys.size, interpret=True) == (5, 5)
     assert blocks == [1, 256, 2, 4_096, 8, 16_384]
-
-
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="there is a GPU")
-def test_no_gpu_no_block():
-    assert not one_block.is_supported()
 
 
 def test_the_search_takes_few_passes():

@@ -1,11 +1,14 @@
 """Numbers that are easy to get wrong: the precision of matrix products, and importance weights."""
 
 import contextlib
+import functools
 import math
 from typing import TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 _TINY = 1e-30
@@ -19,6 +22,31 @@ def full_precision() -> contextlib.AbstractContextManager:
     """
     chosen = jax.config.values["jax_default_matmul_precision"]
     return contextlib.nullcontext() if chosen is not None else jax.default_matmul_precision("highest")
+
+
+def product(a: Float[Array, "*n i"], b: Float[Array, "i o"]) -> Float[Array, "*n o"]:
+    """a @ b as exact as its dtype, in the form that is quickest where it runs.
+
+    NVIDIA's tensor cores multiply float32 as three products of TF32, with the error of a float32 product (an rms of
+    1.32e-6 where that has 1.25e-6, on normals of 256 × 128 × 128): of 62 µs for a step on an H200 that saves 4.
+    """
+    chosen = jax.config.values["jax_default_matmul_precision"]
+    in_parts = chosen is None and a.dtype == b.dtype == jnp.float32 and has_tensor_cores()
+    with full_precision():
+        return lax.platform_dependent(a, b, cuda=_in_three, default=jnp.matmul) if in_parts else a @ b
+
+
+def _in_three(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision=lax.DotAlgorithmPreset.TF32_TF32_F32_X3)
+
+
+@functools.cache
+def has_tensor_cores() -> bool:
+    """Whether there is an NVIDIA GPU of compute capability 8 or more, which has TF32, and which Triton needs."""
+    try:
+        return float(jax.local_devices(backend="cuda")[0].compute_capability) >= 8
+    except (RuntimeError, ValueError, AttributeError):
+        return False
 
 
 def log_mean_exp(a: Float[Array, "n m"]) -> Float[Array, " n"]:

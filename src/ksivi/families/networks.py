@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._checks import as_count, as_single_key, blaming, require_callable
-from .._numerics import full_precision
+from .._numerics import product
 
 
 @_archive.register
@@ -52,10 +52,9 @@ class MLP(eqx.Module):
 
     def __call__(self, z: Float[Array, " k"]) -> Float[Array, " d"]:
         *hidden, (last, offset) = zip(self.weights, self.biases, strict=True)
-        with full_precision():
-            for weight, bias in hidden:
-                z = self.activation(z @ weight + bias)
-            return z @ last + offset
+        for weight, bias in hidden:
+            z = self.activation(product(z, weight) + bias)
+        return product(z, last) + offset
 
     def with_output(self, scale: float | Array, offset: float | Array) -> "MLP":
         """The same network with its last layer scaled and the last bias replaced."""

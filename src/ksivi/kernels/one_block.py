@@ -14,16 +14,6 @@ from jaxtyping import Array, Int, Scalar
 
 from .select import Keys, by_interpolation
 
-
-@functools.cache
-def is_supported() -> bool:
-    """Whether there is an NVIDIA GPU of compute capability 8 or more, which Triton needs."""
-    try:
-        return float(jax.local_devices(backend="cuda")[0].compute_capability) >= 8
-    except (RuntimeError, ValueError, AttributeError):
-        return False
-
-
 _A_WARP = 2**11
 """Keys of a warp, 64 in each thread: to have fewer warps that wait for each other is worth more than to have many."""
 
