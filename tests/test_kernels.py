@@ -1,4 +1,5 @@
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +81,12 @@ def test_median_over_all_pairs_counts_the_diagonal(x64):
     np.testing.assert_allclose(resolved.h, truth.median_bandwidth(truth.spreads("gaussian", x, x), 4), rtol=1e-12)
 
 
+def test_bandwidth_shrinks_with_the_sample(x64):
+    x, y = (jnp.asarray(a) for a in points(3, 8, 8))
+    wide, narrow = Gaussian().resolve(x, y).h, Gaussian().resolve(1e-3 * x, 1e-3 * y).h
+    np.testing.assert_allclose(narrow, 1e-6 * wide, rtol=1e-9)
+
+
 def test_bandwidth_is_one_where_the_median_is_zero():
     x = jnp.zeros((6, 2)).at[0].set(1.0)
     assert Gaussian().resolve(x, x, 1).h == 1
@@ -87,16 +94,16 @@ def test_bandwidth_is_one_where_the_median_is_zero():
     assert jnp.all(jnp.isfinite(gradient))
 
 
+SHAPE = (14, 11)
+"""An even number of pairs, of which the lower median is the one before the middle."""
 SPREADS = {
-    "smooth": lambda rng: rng.exponential(size=(13, 11)),
-    "small": lambda rng: 1e-30 * rng.exponential(size=(13, 11)),
-    "large": lambda rng: 1e30 * rng.exponential(size=(13, 11)),
-    "ties": lambda rng: np.floor(3 * rng.exponential(size=(13, 11))),
-    "two clumps": lambda rng: np.where(
-        rng.random((13, 11)) < 0.5, 1 + rng.random((13, 11)), 1e4 + rng.random((13, 11))
-    ),
-    "heavy tails": lambda rng: rng.standard_cauchy((13, 11)) ** 4,
-    "one value": lambda rng: np.ones((13, 11)),
+    "smooth": lambda rng: rng.exponential(size=SHAPE),
+    "small": lambda rng: 1e-30 * rng.exponential(size=SHAPE),
+    "large": lambda rng: 1e30 * rng.exponential(size=SHAPE),
+    "ties": lambda rng: np.floor(3 * rng.exponential(size=SHAPE)),
+    "two clumps": lambda rng: np.where(rng.random(SHAPE) < 0.5, 1 + rng.random(SHAPE), 1e4 + rng.random(SHAPE)),
+    "heavy tails": lambda rng: rng.standard_cauchy(SHAPE) ** 4,
+    "one value": lambda rng: np.ones(SHAPE),
 }
 
 
@@ -105,14 +112,14 @@ SPREADS = {
 def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     """By the search of a CPU and by both ways of a GPU, its block of threads interpreted."""
     monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "cpu" if way == "search" else "gpu")
-    monkeypatch.setattr(median, "_IN_ONE_BLOCK", 13 * 11 if way == "one block" else 0)
+    monkeypatch.setattr(median, "_IN_ONE_BLOCK", math.prod(SHAPE) if way == "one block" else 0)
     monkeypatch.setattr(median, "platform", lambda: "cpu" if way == "search" else "gpu")
     monkeypatch.setattr(median, "has_tensor_cores", lambda: True)
     monkeypatch.setattr(one_block, "select", functools.partial(one_block.select, interpret=True))
     values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
-    rows = jnp.arange(13, dtype=dtype)[:, None]
+    rows = jnp.arange(SHAPE[0], dtype=dtype)[:, None]
     look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
-    found = median.lower_median(look_up, rows, jnp.zeros((11, 1), dtype))
+    found = median.lower_median(look_up, rows, jnp.zeros((SHAPE[1], 1), dtype))
     assert found == np.sort(np.asarray(values).ravel())[(values.size - 1) // 2]
 
 
@@ -211,6 +218,14 @@ def test_tiles_equal_one_block(monkeypatch, name, group, x64):
         tiled = jax.jit(jax.value_and_grad(value))(x)
         np.testing.assert_allclose(tiled[0], whole[0], rtol=1e-11)
         np.testing.assert_allclose(tiled[1], whole[1], rtol=1e-9, atol=1e-14)
+
+
+def test_a_value_in_tiles_is_the_same_without_its_gradient(monkeypatch, x64):
+    x, y = (jnp.asarray(a) for a in points(6, 21, 21))
+    value = lambda: pair_mean(Gaussian(Fixed(2.0)).gram, x, jnp.sin(x), y, jnp.cos(y))  # noqa: E731
+    whole = value()
+    monkeypatch.setattr(pairwise, "TILE", 21 * 4)
+    np.testing.assert_allclose(value(), whole, rtol=1e-11)
 
 
 def test_a_gradient_in_tiles_takes_six_matrix_products(monkeypatch):
