@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .run import Chunk
+    from .callbacks import Chunk
 
 
 class JSONLines:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .._checks import as_flag
 
 if TYPE_CHECKING:
-    from .run import Chunk
+    from .callbacks import Chunk
 
 
 class ProgressBar:

@@ -14,9 +14,10 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from .._closures import Structural
 from .._compile import one_shot
-from ..posterior import Cost, Fit, Posterior, Status
+from ..posterior import Fit, Posterior, Status
 from ..targets import feed_of, with_data
 from .autopsy import NotFinite, examine
+from .callbacks import Callback, Chunk, told_to_stop
 from .checkpoints import Checkpoints, digest
 from .feed import Feeder
 from .loop import (
@@ -30,34 +31,11 @@ from .loop import (
     run_many_briefly,
     run_one,
 )
+from .outcome import fit_of
 from .signals import Terminated
 from .snapshots import progress_of, restore, snapshot_of
 from .start import as_state, count_bad, require_finite_start, share, split_key, start
 from .trouble import Trouble, early_ratio, find_trouble
-
-
-@dataclasses.dataclass(frozen=True)
-class Chunk:
-    """What a callback sees after each chunk of steps.
-
-    **Attributes:**
-
-    - `step`, `num_steps`: how far the run is.
-    - `loss`: its mean over the chunk (and over the runs, for a batch of keys).
-    - `seconds`: since the start.
-    - `steps_per_second`: over this chunk.
-    - `posteriors`: makes the current posterior of every run.
-    """
-
-    step: int
-    num_steps: int
-    loss: float
-    seconds: float
-    steps_per_second: float
-    posteriors: Callable[[], list[Posterior]]
-
-
-Callback = Callable[[Chunk], Any]
 
 
 class _Begun(NamedTuple):
@@ -70,12 +48,6 @@ class _Begun(NamedTuple):
 def _runs_ahead() -> bool:
     """Whether the next chunk begins before the host has looked at the last: on an H200 that saves 4 of 64 µs a step."""
     return jax.default_backend() != "cpu"
-
-
-def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
-    """Calls every callback; whether any returned True."""
-    answers = [callback(chunk) for callback in callbacks]
-    return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
 
 
 class Run:
@@ -147,7 +119,7 @@ class Run:
         if num_steps < self.step + (not has_begun):
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
         chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.most_steps)
-        shape = chunk_shape(self.problem, self._pick(self.state.params, 0), num_steps - self.first, chunk_size)
+        shape = chunk_shape(self.problem, self.pick(self.state.params, 0), num_steps - self.first, chunk_size)
         begun = None
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
@@ -173,22 +145,28 @@ class Run:
 
     def fits(self) -> list[Fit]:
         seconds = time.perf_counter() - self.started
-        return [self._fit(i, seconds) for i in range(self.num_runs)]
+        return [fit_of(self, i, seconds) for i in range(self.num_runs)]
 
     def _chunk(
         self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback], begun: _Begun | None
     ) -> _Begun | None:
         """One chunk, which may have begun before; and the next, if it begins while the host looks at this one."""
         limits, count = np.minimum(self.limits, num_steps), min(shape[0] * shape[1], num_steps - self.step)
-        begun = begun or _Begun(time.perf_counter(), self._advance(self.state, limits, shape))
-        state, recorded, finite = begun.chunk
-        following = None
-        if _runs_ahead() and self.feeder is None and self.step + count < num_steps:
-            following = _Begun(time.perf_counter(), self._advance(state, limits, shape))
-        records = {name: np.atleast_2d(np.asarray(values))[:, :count] for name, values in recorded.items()}
-        found = self._find_trouble(records, np.atleast_1d(np.asarray(finite)))
-        if found:
-            state, following = self._retreat(found, count, shape), None
+        begun = begun or self._begin(self.state, limits, shape)
+        runs_ahead = _runs_ahead() and self.feeder is None and self.step + count < num_steps
+        following = self._begin(begun.chunk.state, limits, shape) if runs_ahead else None
+        records = {name: np.atleast_2d(np.asarray(row))[:, :count] for name, row in begun.chunk.records.items()}
+        found = self._find_trouble(records, np.atleast_1d(np.asarray(begun.chunk.finite)))
+        self._take(self._retreat(found, count, shape) if found else begun.chunk.state, records, count)
+        if told_to_stop(callbacks, self._seen_by_callbacks(num_steps, records["loss"], begun.at)):
+            self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
+        return None if found else following
+
+    def _begin(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> _Begun:
+        return _Begun(time.perf_counter(), self._advance(state, limits, shape))
+
+    def _take(self, state: TrainState, records: dict[str, np.ndarray], count: int) -> None:
+        """The run after a chunk, and a checkpoint of it where one is due."""
         ratio = jnp.asarray(self.early if self.batched else self.early[0], state.early_ratio.dtype)
         state = dataclasses.replace(state, early_ratio=ratio)
         for name, values in records.items():
@@ -197,13 +175,13 @@ class Run:
         before, self._mark = self._mark.step, progress_of(self)
         if self.checkpoints is not None and self.checkpoints.is_due(before, self.step):
             self.save()
+
+    def _seen_by_callbacks(self, num_steps: int, losses: np.ndarray, began: float) -> Chunk:
         now = time.perf_counter()
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
-        loss = float(np.nanmean(records["loss"][alive])) if alive else float("nan")
-        chunk = Chunk(self.step, num_steps, loss, now - self.started, count / (now - begun.at), self._posteriors)
-        if told_to_stop(callbacks, chunk):
-            self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
-        return following
+        loss = float(np.nanmean(losses[alive])) if alive else float("nan")
+        speed = losses.shape[1] / (now - began)
+        return Chunk(self.step, num_steps, loss, now - self.started, speed, self._posteriors)
 
     def _advance(
         self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None
@@ -247,49 +225,21 @@ class Run:
         begun, earlier = (self._advance(before, limits, shape).state for limits in (steps, steps - 1))
         for i in found:
             # Parameters that are not finite say that the gradient of the step before was not.
-            state = self._pick(begun, i)
-            state = state if bool(all_finite(state.params)) else self._pick(earlier, i)
-            key, own = self.key[i] if self.batched else self.key, self._pick(self.own, i)
+            state = self.pick(begun, i)
+            state = state if bool(all_finite(state.params)) else self.pick(earlier, i)
+            key, own = self.key[i] if self.batched else self.key, self.pick(self.own, i)
             with contextlib.suppress(RuntimeError, MemoryError):  # a look that fails must not cost the run
                 self.seen[i] = examine(key, self.problem.with_own(own), state)
 
-    def _fit(self, i: int, seconds: float) -> Fit:
-        state, trouble = self._pick(self.state, i), self.troubles[i]
-        last = self.step if trouble is None else min(self.step, trouble.step)
-        empty = np.zeros((self.num_runs, 0))
-        history = {name: np.concatenate([empty, *v], axis=1) for name, v in self.records.items()}
-        history = {name: values[i, : last - self.first].astype(float) for name, values in history.items()}
-        steps = last - self.first
-        cost = Cost(seconds, steps, steps * self.problem.objective.score_evals)
-        tail = history["stein_ratio"][-100:]
-        tail = tail[np.isfinite(tail)]
-        diagnostics: dict[str, Any] = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
-        if self.problem.forgiving and (skipped := int(np.sum(~np.isfinite(history["loss"])))):
-            diagnostics["skipped steps"] = skipped
-        if i in self.seen:
-            diagnostics["not finite"] = self.seen[i]
-        history = {"step": np.arange(self.first, last), **history}
-        return Fit(self._posterior(i), self._status(i, history), False, diagnostics, history, cost, state)
-
-    def _status(self, i: int, history: dict[str, np.ndarray]) -> Status:
-        trouble, ending = self.troubles[i], self.ending
-        if trouble is not None:
-            return trouble.status(int(self._pick(self.state, i).step))
-        assert ending is not None
-        beta = history.get("inverse_temperature", np.ones(1))[-1:]
-        if np.all(beta >= 1):
-            return ending
-        return Status(ending.kind, f"{ending.reason}, with the target still annealed at β = {beta[0]:.2g}")
-
-    def _posterior(self, i: int) -> Posterior:
+    def posterior(self, i: int) -> Posterior:
         params = self.state.params if self.state.average is None else self.state.average
-        target = self._pick(self.own["target"], i) if "target" in self.own else self.problem.target
-        return Posterior.of(self.problem.family(self._pick(params, i)), target)
+        target = self.pick(self.own["target"], i) if "target" in self.own else self.problem.target
+        return Posterior.of(self.problem.family(self.pick(params, i)), target)
 
     def _posteriors(self) -> list[Posterior]:
-        return [self._posterior(i) for i in range(self.num_runs)]
+        return [self.posterior(i) for i in range(self.num_runs)]
 
-    def _pick(self, tree: PyTree, i: int) -> PyTree:
+    def pick(self, tree: PyTree, i: int) -> PyTree:
         return jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, tree) if self.batched else tree
 
     def _each(self, function: Callable, key: PRNGKeyArray, params: PyTree) -> Any:
@@ -299,7 +249,7 @@ class Run:
         return _of_every_run(function, key, params, self.problem, self.own)
 
     def _require_dim(self, params: PyTree) -> None:
-        dim = self.problem.family(self._pick(params, 0)).dim
+        dim = self.problem.family(self.pick(params, 0)).dim
         if dim != self.problem.target.dim:
             raise ValueError(f"family must have the target's dim {self.problem.target.dim}, got dim {dim}")
 

@@ -15,10 +15,11 @@ from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..posterior import Fit, gathered
 from ..targets import Target
+from .callbacks import Callback
 from .checkpoints import as_checkpoints
 from .loop import Optimizer, TrainState
 from .progress import ProgressBar, wanted
-from .run import Callback, Run
+from .run import Run
 from .signals import heeding_sigterm
 from .start import Initializer, divided
 
