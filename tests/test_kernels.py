@@ -158,6 +158,18 @@ def test_the_search_takes_few_passes():
     assert len(passes) <= 43
 
 
+@pytest.mark.parametrize(("size", "bits"), [(100, 7), (2**17, 4), (2**18, 3), (2**18 + 1, 0)])
+def test_a_gpu_settles_as_many_bits_a_pass_as_it_has_time_for(monkeypatch, size, bits):
+    """2^w − 1 thresholds for w bits, at most, in as few passes as make 31; of more keys one threshold a pass."""
+    monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "gpu")
+    passes, bound = [], jax.ShapeDtypeStruct((), jnp.int32)
+    count_below = lambda at: passes.append(at.size) or jnp.zeros(at.shape, jnp.uint32)  # noqa: E731
+    search = lambda low, high: select.rank_threshold(count_below, low, high, 5, size)  # noqa: E731
+    jax.eval_shape(search, bound, bound)
+    assert max(passes) == (2**bits - 1 if bits else 1)
+    assert len(passes) == -(-31 // bits) if bits else set(passes) == {1}
+
+
 def test_the_median_of_too_many_pairs_is_refused():
     most = jax.ShapeDtypeStruct((2**16, 1), jnp.float32)
     more = jax.ShapeDtypeStruct((2**16 + 1, 1), jnp.float32)

@@ -168,6 +168,27 @@ def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
     assert_mean(estimates(shared_rows=True), added[None])
 
 
+@pytest.mark.parametrize(("estimator", "shape"), [("vanilla", (2, 8)), ("u-statistic", (2, 4))])
+def test_minibatches_divide_the_one_batch_of_a_u_statistic(estimator, shape):
+    target = ksivi.Target.from_data(
+        standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2, batch_size=5
+    )
+    family, objective = SemiImplicit.location_scale(2), ksivi.KSIVI(None, estimator, 8)
+    draws = objective.draw(KEY, target, family)
+    assert draws.xi.shape == (*shape, 2)
+    assert objective.score_evals == shape[0] * shape[1]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_covariance_needs_more_samples_than_dimensions_and_nothing_else_does(estimator):
+    target, family = ksivi.Target(standard_normal, dim=5), SemiImplicit.location_scale(5)
+    init = lambda n, inverse: ksivi.KSIVI(None, estimator, n, inverse_covariance=inverse).init(KEY, target, family)  # noqa: E731
+    init(2, False)
+    init(6, True)
+    with pytest.raises(ValueError, match="more than dim = 5 samples a batch, got 5"):
+        init(5, True)
+
+
 @pytest.mark.parametrize(("estimator", "shapes"), [("vanilla", (2, 7)), ("u-statistic", (1, 7))])
 def test_shared_rows_are_one_minibatch_and_an_undivided_batch(estimator, shapes):
     target = ksivi.Target.from_data(standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2)
