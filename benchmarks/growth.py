@@ -1,7 +1,8 @@
 """How the price of a step grows: `python -m benchmarks.growth --out benchmarks/records/growth-two-cores.json`.
 
 KSIVI's step against the number of samples, the dimension and the rows of data, with the least time that its matrix
-products take at the rate of a large one, measured in the same run. `docs/benchmarks.md` is made from these records.
+products take at the rate of a large one in float32, measured in the same run. `docs/benchmarks.md` is made from these
+records. A record that was begun is gone on with, on the same machine.
 """
 
 import argparse
@@ -49,9 +50,9 @@ def pair_operations(samples: int, dim: int) -> float:
 
 def step_ms(target: ksivi.Target, kernel: ksivi.kernels.Gaussian, samples: int, seconds: float = 2.0) -> float:
     """The median over chunks of some seconds in all, after the first, which compiles."""
-    # Small steps of a GPU take less time than what the host does after each chunk of them.
-    most, pairs = (10, 2**21) if jax.default_backend() == "cpu" else (500, 2**29)
-    size = max(2, min(most, pairs // samples**2))
+    # Small steps of a GPU take less time than what the host does after each chunk of them; large ones take long enough.
+    most, pairs_in_a_chunk = (10, 2**21) if jax.default_backend() == "cpu" else (500, 2**29)
+    size = max(4, min(most, pairs_in_a_chunk // samples**2))
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), target.dim, MIXING_DIM, (WIDTH, WIDTH), log_var=-2.0)
     times: list[float] = []
     last = [time.perf_counter()]
@@ -107,19 +108,32 @@ def of_rows(rows: int, rate: float) -> dict:
 SWEEPS = {"samples": (SAMPLES, of_samples), "dim": (DIMS, of_dim), "rows": (ROWS, of_rows)}
 
 
+def begun(out: Path | None) -> dict:
+    """A new record, or the one that is there, if it is of this machine."""
+    here = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "jax": jax.__version__}
+    if out is None or not out.exists():
+        return {**here, "flops": matmul_rate(), **{name: [] for name in SWEEPS}}
+    record = json.loads(out.read_text())
+    if here != {name: record[name] for name in here}:
+        raise SystemExit(
+            f"{out} is of another machine: {record['device']}, {record['cores']} cores, jax {record['jax']}"
+        )
+    return record
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="the record, written after each row; rows that it has are kept")
+    parser.add_argument("--out", type=Path, help="the record, written after each row")
     out = parser.parse_args().out
-    rate = matmul_rate()
-    print(f"{jax.devices()[0].device_kind}: {rate / 1e9:.0f} GFLOP/s in a large product", flush=True)
-    record = {"device": jax.devices()[0].device_kind, "cores": os.cpu_count(), "jax": jax.__version__, "flops": rate}
-    record |= json.loads(out.read_text()) if out and out.exists() else {}
+    record = begun(out)
+    print(f"{record['device']}: {record['flops'] / 1e9:.0f} GFLOP/s in a large product", flush=True)
     for name, (sizes, measure) in SWEEPS.items():
-        rows = record.setdefault(name, [])
-        for size in sizes[len(rows) :]:
-            rows.append({name: size, **measure(size, rate)})
-            print("  ".join(f"{key} {value:10.4g}" for key, value in rows[-1].items()), flush=True)
+        done = {row[name] for row in record[name]}
+        for size in sizes:
+            if size in done:
+                continue
+            record[name].append({name: size, **measure(size, record["flops"])})
+            print("  ".join(f"{key} {value:10.4g}" for key, value in record[name][-1].items()), flush=True)
             if out:
                 out.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -13,21 +13,20 @@ import jax
 
 import ksivi
 
-from .growth import matmul_rate, network_operations, pair_operations, step_ms
+from .growth import floor_ms, matmul_rate, step_ms
 
 
 def training(n: int, dim: int, rate: float) -> dict:
     target = ksivi.problems.diffusion(dim).target
     fixed = step_ms(target, ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0)), n)
     peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
-    network = network_operations(n, dim) / rate * 1e3
     return {
         "samples": n,
         "dim": dim,
         "fixed_ms": fixed,
         "peak_gib": peak,
         "median_ms": step_ms(target, ksivi.kernels.Gaussian(), n),
-        "square_floor_ms": pair_operations(n, dim) / rate * 1e3 + network,
+        "square_floor_ms": floor_ms(n, dim, rate),
     }
 
 

@@ -75,7 +75,7 @@ def methods() -> str:
 def growth(device: str) -> str:
     """A figure of the three sweeps, with the floor drawn in."""
     record = read(f"growth-{device}")
-    if record is None:
+    if record is None or not all(record[sweep] for sweep in SWEEPS):
         return ""
     figure, axes = panels(1, 3, 3.2)
     for axis, (sweep, title) in zip(axes[0], SWEEPS.items(), strict=True):
@@ -94,8 +94,8 @@ def growth(device: str) -> str:
 
 ![Milliseconds a step against samples, dimension and rows, above the floor of matrix products]({path.name})
 
-The floor is the operations of the matrix products at the rate of a large one, {record["flops"] / 1e9:,.0f} GFLOP/s in
-the same run (jax {record["jax"]}).
+The floor is the operations of the matrix products at the rate of a large one in float32, {record["flops"] / 1e9:,.0f}
+GFLOP/s in the same run (jax {record["jax"]}).
 """
 
 

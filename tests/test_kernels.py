@@ -114,13 +114,20 @@ def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "cpu" if way == "search" else "gpu")
     monkeypatch.setattr(median, "_IN_ONE_BLOCK", math.prod(SHAPE) if way == "one block" else 0)
     monkeypatch.setattr(median, "platform", lambda: "cpu" if way == "search" else "gpu")
-    monkeypatch.setattr(median, "has_tensor_cores", lambda: True)
+    monkeypatch.setattr(median, "has_ampere", lambda: True)
     monkeypatch.setattr(one_block, "select", functools.partial(one_block.select, interpret=True))
     values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
     rows = jnp.arange(SHAPE[0], dtype=dtype)[:, None]
     look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
     found = median.lower_median(look_up, rows, jnp.zeros((SHAPE[1], 1), dtype))
     assert found == np.sort(np.asarray(values).ravel())[(values.size - 1) // 2]
+
+
+def test_a_gpu_without_triton_needs_no_block(monkeypatch):
+    monkeypatch.setattr(median, "platform", lambda: "gpu")
+    monkeypatch.setattr(median, "has_ampere", lambda: False)
+    x, y = (jnp.asarray(a, jnp.float32) for a in points(7, 9, 9))
+    assert median.lower_median(Gaussian().spread, x, y) == np.sort(Gaussian().spread(x, y).ravel())[40]
 
 
 @pytest.mark.parametrize("count", [1, 100, 143])
@@ -159,7 +166,7 @@ def test_the_search_takes_few_passes():
 
 
 @pytest.mark.parametrize(("size", "bits"), [(100, 7), (2**17, 4), (2**18, 3), (2**18 + 1, 0)])
-def test_a_gpu_settles_as_many_bits_a_pass_as_it_has_time_for(monkeypatch, size, bits):
+def test_a_gpu_settles_fewer_bits_a_pass_the_more_keys(monkeypatch, size, bits):
     """2^w − 1 thresholds for w bits, at most, in as few passes as make 31; of more keys one threshold a pass."""
     monkeypatch.setattr("ksivi.kernels.select.jax.default_backend", lambda: "gpu")
     passes, bound = [], jax.ShapeDtypeStruct((), jnp.int32)

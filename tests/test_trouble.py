@@ -1,5 +1,9 @@
 """Runs that go wrong or are stopped: what is noticed, what is kept, what is said."""
 
+import functools
+import itertools
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -193,6 +197,17 @@ def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batche
         assert fit.status == ahead.status
         assert fit.status.kind == ending
         assert same((fit.state, fit.history), (ahead.state, ahead.history))
+
+
+def test_the_speed_is_of_one_chunk_where_the_next_has_begun(monkeypatch):
+    """By a clock that ticks when it is read: chunks that come one after another take no longer than all of them."""
+    clock = types.SimpleNamespace(perf_counter=functools.partial(next, itertools.count(0.0)))
+    monkeypatch.setattr("ksivi.training.run.time", clock)
+    monkeypatch.setattr("ksivi.training.run._runs_ahead", lambda: True)
+    chunks = []
+    train(callbacks=[chunks.append], num_steps=200, chunk_size=20)
+    assert len(chunks) == 10
+    assert sum(20 / chunk.steps_per_second for chunk in chunks) <= chunks[-1].seconds
 
 
 def rarely_finite(limit):

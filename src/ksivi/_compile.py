@@ -29,10 +29,6 @@ _IN_GRAPHS = {
 """Loops recorded as one CUDA graph, in which launches wait for what they read alone: a step is dozens of launches of a
 microsecond or two, half of which could run beside others. The results are the same to the bit."""
 
-_AS_IT_COMES = {"xla_gpu_autotune_level": 0}
-"""Matrix products in the form that XLA guesses, without a trial of the others: that takes most of a compilation, gains
-nothing at a hundred samples, and makes a step of thousands four times as fast."""
-
 
 class _Result(eqx.Module):
     """What a program returns: arrays, and the rest of the tree, which was known when it was compiled."""
@@ -76,9 +72,9 @@ def jit(function: Function, briefly: bool = False) -> Function:
 
 
 def one_shot(function: Function) -> Function:
-    """`jit` for what runs for seconds, compiled with little optimisation, in half the time.
+    """`jit` for what runs for seconds: on a CPU, compiled with little optimisation, in half the time.
 
-    What suffers are large loops over elements on a CPU, by a quarter or so, and large matrix products on a GPU.
+    Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
     """
     return jit(function, briefly=True)
 
@@ -90,13 +86,9 @@ def _is_nested(arrays: list[Array | None]) -> bool:
 
 @functools.cache
 def _options(briefly: bool) -> tuple[tuple[str, Any], ...]:
-    kinds: dict[tuple[str, bool], tuple[dict[str, Any], dict[str, Any]]] = {
-        ("cpu", False): (_IN_ORDER, _ON_ALL_CORES),
-        ("cpu", True): (_IN_ORDER | _LITTLE, {}),
-        ("gpu", False): ({}, _IN_GRAPHS),
-        ("gpu", True): ({}, _IN_GRAPHS | _AS_IT_COMES),
-    }
-    sure, probed = kinds.get((jax.default_backend(), briefly), ({}, {}))
+    if briefly and jax.default_backend() == "cpu":
+        return tuple((_IN_ORDER | _LITTLE).items())
+    sure, probed = {"cpu": (_IN_ORDER, _ON_ALL_CORES), "gpu": ({}, _IN_GRAPHS)}.get(jax.default_backend(), ({}, {}))
     return tuple((sure | (probed if _is_known(probed) else {})).items())
 
 

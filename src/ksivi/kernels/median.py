@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
 
 from .._compile import jit
-from .._numerics import has_tensor_cores
+from .._numerics import has_ampere
 from .._sharding import platform, whole
 from .pairwise import Pairwise, counted, fold_rows, num_pairs
 from .select import Keys, count_below, integer_like, rank_threshold, sortable
@@ -50,7 +50,7 @@ def _median(spread: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], gr
     if size > 2**32:
         raise ValueError(f"the median of {size:,} pairs is out of range: at most 2**32 pairs")
     largest = jnp.asarray(jnp.iinfo(integer_like(x.dtype)).max, integer_like(x.dtype))
-    if len(x) * m <= _IN_ONE_BLOCK and platform() in ("gpu", "cuda") and has_tensor_cores():
+    if len(x) * m <= _IN_ONE_BLOCK and platform() in ("gpu", "cuda") and has_ampere():
         from . import one_block  # imports Pallas, which takes a while
 
         return _by_one_block(one_block.select, spread, x, y, group)

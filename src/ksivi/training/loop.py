@@ -131,11 +131,12 @@ def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: in
     draw = eqx.filter_eval_shape(problem.objective.draw, jax.random.key(0), problem.target, problem.family(params))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
     longest_block = max(2, min(100, _DRAWN_AHEAD // max(1, size)))
-    # A block of one step is compiled without its loop, and then rounds differently from longer ones.
-    length = max(2, -(-num_steps // -(-num_steps // chunk_size)))
+    length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
     fewest = -(-length // longest_block)
-    num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * max(2, -(-length // n)))
-    return num_blocks, max(2, -(-length // num_blocks))
+    # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
+    steps = lambda num_blocks: turn * max(2, -(-length // (turn * num_blocks)))  # noqa: E731
+    num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * steps(n))
+    return num_blocks, steps(num_blocks)
 
 
 def _unroll() -> int:

@@ -39,7 +39,7 @@ from .trouble import Trouble, early_ratio, find_trouble
 
 
 class _Begun(NamedTuple):
-    """A chunk that the device is at, and since when."""
+    """A chunk that the device is at or will be at next, and since when: a chunk begins when the one before is done."""
 
     at: float
     chunk: Advanced
@@ -147,26 +147,40 @@ class Run:
         seconds = time.perf_counter() - self.started
         return [fit_of(self, i, seconds) for i in range(self.num_runs)]
 
+    def posterior(self, i: int) -> Posterior:
+        """Of run i: its parameters as they are, or their average."""
+        params = self.state.params if self.state.average is None else self.state.average
+        target = self.pick(self.own["target"], i) if "target" in self.own else self.problem.target
+        return Posterior.of(self.problem.family(self.pick(params, i)), target)
+
+    def pick(self, tree: PyTree, i: int) -> PyTree:
+        """What belongs to run i."""
+        return jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, tree) if self.batched else tree
+
     def _chunk(
         self, num_steps: int, shape: tuple[int, int], callbacks: Sequence[Callback], begun: _Begun | None
     ) -> _Begun | None:
         """One chunk, which may have begun before; and the next, if it begins while the host looks at this one."""
         limits, count = np.minimum(self.limits, num_steps), min(shape[0] * shape[1], num_steps - self.step)
         begun = begun or self._begin(self.state, limits, shape)
-        runs_ahead = _runs_ahead() and self.feeder is None and self.step + count < num_steps
-        following = self._begin(begun.chunk.state, limits, shape) if runs_ahead else None
+        may_begin = _runs_ahead() and self.feeder is None and self.step + count < num_steps
+        following = self._begin(begun.chunk.state, limits, shape) if may_begin else None
         records = {name: np.atleast_2d(np.asarray(row))[:, :count] for name, row in begun.chunk.records.items()}
+        arrived = time.perf_counter()
         found = self._find_trouble(records, np.atleast_1d(np.asarray(begun.chunk.finite)))
         self._take(self._retreat(found, count, shape) if found else begun.chunk.state, records, count)
         if told_to_stop(callbacks, self._seen_by_callbacks(num_steps, records["loss"], begun.at)):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
-        return None if found else following
+        return None if found or following is None else following._replace(at=arrived)
 
     def _begin(self, state: TrainState, limits: np.ndarray, shape: tuple[int, int]) -> _Begun:
         return _Begun(time.perf_counter(), self._advance(state, limits, shape))
 
     def _take(self, state: TrainState, records: dict[str, np.ndarray], count: int) -> None:
-        """The run after a chunk, and a checkpoint of it where one is due."""
+        """The run after a chunk, and a checkpoint of it where one is due.
+
+        The mark comes after all that it is of: an interrupt on the way finds the chunk before, whole.
+        """
         ratio = jnp.asarray(self.early if self.batched else self.early[0], state.early_ratio.dtype)
         state = dataclasses.replace(state, early_ratio=ratio)
         for name, values in records.items():
@@ -231,16 +245,8 @@ class Run:
             with contextlib.suppress(RuntimeError, MemoryError):  # a look that fails must not cost the run
                 self.seen[i] = examine(key, self.problem.with_own(own), state)
 
-    def posterior(self, i: int) -> Posterior:
-        params = self.state.params if self.state.average is None else self.state.average
-        target = self.pick(self.own["target"], i) if "target" in self.own else self.problem.target
-        return Posterior.of(self.problem.family(self.pick(params, i)), target)
-
     def _posteriors(self) -> list[Posterior]:
         return [self.posterior(i) for i in range(self.num_runs)]
-
-    def pick(self, tree: PyTree, i: int) -> PyTree:
-        return jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, tree) if self.batched else tree
 
     def _each(self, function: Callable, key: PRNGKeyArray, params: PyTree) -> Any:
         """function(key, problem, params) of every run."""

@@ -61,7 +61,8 @@ def train(
     - `chunk_size`: about how many steps run between looks at the loss. Results do not depend on it.
     - `callbacks`: called with a `Chunk` after each chunk; one that returns True ends the run.
     - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
-    - `resume`: the `state` of an earlier `Fit`. With the same key the run equals an unbroken one bit for bit.
+    - `resume`: the `state` of an earlier `Fit`. With the same key the run equals an unbroken one, on a CPU bit for
+        bit.
     - `throw`: raise `RuntimeError` when a run diverges, instead of saying so in its status.
     - `mesh`: several devices, of one process or many, by what they divide: `jax.make_mesh((8,), ("samples",))`, or
         `"seeds"` for a batch of keys, or `"data"` for the rows of `Target.from_data`, or several of these. Results are
