@@ -1,5 +1,6 @@
 """Fixtures: reference data beside the checkout, float64 on request, strict rank promotion."""
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -15,6 +16,13 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Reference draws are made anew by every test run, not read from the user's cache.
 os.environ["KSIVI_CACHE"] = tempfile.mkdtemp(prefix="ksivi-test-")
+
+
+def pytest_collection_finish():
+    """What is loaded stays, and tracing makes much that dies at once: collecting either takes a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1_000)
 
 
 def pytest_collection_modifyitems(items):

@@ -118,6 +118,24 @@ def test_a_folder_of_damaged_checkpoints_is_refused(tmp_path):
         short(tmp_path)
 
 
+def checked(folder, key=None, log_var=0.0, scale=1.0, objective=None, **options):
+    """A run of some steps that keeps to the folder of another, if it is the same."""
+    log_likelihood = lambda x, rows: -jnp.sum((rows - x[None]) ** 2)  # noqa: E731
+    target = ksivi.Target.from_data(lambda x: -jnp.sum(x**2), log_likelihood, scale * jnp.ones((5, 2)), dim=2)
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3, (8,), log_var=log_var)
+    options = {"optimizer": optax.adam(1e-3), "num_steps": 4, "checkpoint": folder} | options
+    key, objective = jax.random.key(1) if key is None else key, objective or ksivi.KSIVI(num_samples=8)
+    ksivi.train(key, target, family, objective, **options)
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The folder of a run."""
+    folder = tmp_path_factory.mktemp("done")
+    checked(folder)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [
@@ -130,21 +148,9 @@ def test_a_folder_of_damaged_checkpoints_is_refused(tmp_path):
         ("nonfinite", {"nonfinite": "skip"}),
     ],
 )
-def test_the_folder_of_another_run_is_refused(name, change, tmp_path):
-    def run(key=None, log_var=0.0, scale=1.0, objective=None, **options):
-        rows = scale * jnp.ones((5, 2))
-        target = ksivi.Target.from_data(
-            lambda x: -jnp.sum(x**2), lambda x, rows: -jnp.sum((rows - x[None]) ** 2), rows, dim=2
-        )
-        family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3, (8,), log_var=log_var)
-        key = jax.random.key(1) if key is None else key
-        objective = objective or ksivi.KSIVI(num_samples=8)
-        options = {"optimizer": optax.adam(1e-3)} | options
-        ksivi.train(key, target, family, objective, num_steps=4, checkpoint=tmp_path, **options)
-
-    run()
+def test_the_folder_of_another_run_is_refused(name, change, done):
     with pytest.raises(ValueError, match=f"checkpoint must be the folder of this run: .* the {name} is another"):
-        run(**change)
+        checked(done, **change)
 
 
 def test_a_full_disk_costs_a_warning(tmp_path, monkeypatch):

@@ -74,8 +74,8 @@ NEEDS = {
     "extend": ["blackjax", "ot"],
     "terminal": ["matplotlib"],
 }
-SLOW = {"compare", "extend", "gpu", "minibatches"}
-"""Pages that train at length or run NUTS."""
+SLOW = {"checkpoints", "compare", "devices", "extend", "gpu", "minibatches"}
+"""Pages that train at length, several times or on several devices, or run NUTS."""
 
 
 @pytest.mark.slow

@@ -169,7 +169,7 @@ class Run:
         arrived = time.perf_counter()
         found = self._find_trouble(records, np.atleast_1d(np.asarray(begun.chunk.finite)))
         self._take(self._retreat(found, count, shape) if found else begun.chunk.state, records, count)
-        if told_to_stop(callbacks, self._seen_by_callbacks(num_steps, records["loss"], begun.at)):
+        if told_to_stop(callbacks, self._seen_by_callbacks(num_steps, records["loss"], arrived - begun.at)):
             self.ending = Status("interrupted", f"stopped by a callback after {self.step:,} of {num_steps:,} steps")
         return None if found or following is None else following._replace(at=arrived)
 
@@ -190,12 +190,11 @@ class Run:
         if self.checkpoints is not None and self.checkpoints.is_due(before, self.step):
             self.save()
 
-    def _seen_by_callbacks(self, num_steps: int, losses: np.ndarray, began: float) -> Chunk:
-        now = time.perf_counter()
+    def _seen_by_callbacks(self, num_steps: int, losses: np.ndarray, seconds: float) -> Chunk:
         alive = [i for i, trouble in enumerate(self.troubles) if trouble is None]
         loss = float(np.nanmean(losses[alive])) if alive else float("nan")
-        speed = losses.shape[1] / (now - began)
-        return Chunk(self.step, num_steps, loss, now - self.started, speed, self._posteriors)
+        speed, since_start = losses.shape[1] / seconds, time.perf_counter() - self.started
+        return Chunk(self.step, num_steps, loss, since_start, speed, self._posteriors)
 
     def _advance(
         self, state: TrainState, limits: np.ndarray, shape: tuple[int, int], problem: Problem | None = None
