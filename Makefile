@@ -17,7 +17,7 @@ demo: install
 
 # These tests compile much and run little: without LLVM's optimisation they take a fifth less time.
 test: install lint
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n auto --dist loadfile -m 'not slow'
+	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m 'not slow'
 
 test-slow: install
 	$(BIN)/python -m pytest -n auto -m slow

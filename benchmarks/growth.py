@@ -48,7 +48,13 @@ def pair_operations(samples: int, dim: int) -> float:
     return 2 * 6 * samples**2 * dim
 
 
-def step_ms(target: ksivi.Target, kernel: ksivi.kernels.Gaussian, samples: int, seconds: float = 2.0) -> float:
+def step_ms(
+    target: ksivi.Target,
+    kernel: ksivi.kernels.Gaussian,
+    samples: int,
+    seconds: float = 2.0,
+    mesh: jax.sharding.Mesh | None = None,
+) -> float:
     """The median over chunks of some seconds in all, after the first, which compiles."""
     # Small steps of a GPU take less time than what the host does after each chunk of them; large ones take long enough.
     most, pairs_in_a_chunk = (10, 2**21) if jax.default_backend() == "cpu" else (500, 2**29)
@@ -65,7 +71,7 @@ def step_ms(target: ksivi.Target, kernel: ksivi.kernels.Gaussian, samples: int, 
 
     objective = ksivi.KSIVI(kernel, num_samples=samples)
     options = {"optimizer": optax.adam(1e-4), "num_steps": 1_000 * size, "chunk_size": size, "callbacks": [callback]}
-    ksivi.train(jax.random.key(1), target, family, objective, **options)
+    ksivi.train(jax.random.key(1), target, family, objective, mesh=mesh, **options)
     return statistics.median(times[1:])
 
 

@@ -99,8 +99,25 @@ GFLOP/s in the same run (jax {record["jax"]}).
 """
 
 
+def devices() -> str:
+    """A table by the number of devices, each of one core."""
+    record = read("devices-two-cores")
+    if record is None:
+        return ""
+    first = record["devices"][0]["fixed_ms"]
+    rows = [
+        [str(row["devices"]), f"{row['fixed_ms']:,.0f}", f"{first / row['fixed_ms']:.2f}"] for row in record["devices"]
+    ]
+    return f"""### With devices
+
+`python -m benchmarks.devices`: virtual devices of one processor, each with a core, that share the samples of a step
+(N = {record["samples"]:,}, d = {record["dim"]}, fixed bandwidth).
+
+""" + table(["devices", "milliseconds a step", "as fast as one"], rows)
+
+
 def all_growth() -> str:
-    parts = [part for device in DEVICES if (part := growth(device))]
+    parts = [part for part in (*map(growth, DEVICES), devices()) if part]
     return "\n".join(["## How it grows\n\n`python -m benchmarks.growth`\n", *parts, ""]) if parts else ""
 
 

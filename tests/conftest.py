@@ -25,9 +25,26 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 50, 1_000)
 
 
+LONGEST = [
+    "waveform",
+    "docs",
+    "kernels",
+    "mcmc",
+    "training",
+    "ksivi",
+    "conformance",
+    "trouble",
+    "checkpoints",
+    "fit",
+    "rivals",
+    "particles",
+]
+
+
 def pytest_collection_modifyitems(items):
-    """The longest test first, so that no worker is left alone with it."""
-    items.sort(key=lambda item: item.path.name != "test_waveform.py")
+    """The longest files first, so that no worker is left alone with one."""
+    rank = {f"test_{name}.py": i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
 
 
 @pytest.fixture(autouse=True, scope="module")

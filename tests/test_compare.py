@@ -154,6 +154,7 @@ def test_an_interrupted_method_ends_the_comparison():
     assert done[0].status.kind == "interrupted"
 
 
+@pytest.mark.slow
 def test_a_method_that_cannot_run_is_a_result(tmp_path):
     """Chains of NUTS start where the density is positive; one of 300 particles does not."""
     (tmp_path / "narrow.py").write_text(

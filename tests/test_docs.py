@@ -15,6 +15,8 @@ import ksivi
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+LONG = re.compile(r"ksivi\.(fit|reference_draws|NUTS|MALA)\(")
+"""Calls in docstrings that take seconds."""
 
 
 def examples():
@@ -23,7 +25,7 @@ def examples():
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 for i, code in enumerate(BLOCK.findall(ast.get_docstring(node) or "")):
                     name = f"{path.stem}.{getattr(node, 'name', '')}.{i}"
-                    marks = [pytest.mark.slow] if "ksivi.fit(" in code else []
+                    marks = [pytest.mark.slow] if LONG.search(code) else []
                     yield pytest.param(code, id=name, marks=marks)
 
 

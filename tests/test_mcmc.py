@@ -66,7 +66,7 @@ def test_mala_is_sensitive_to_its_metropolis_test():
     assert min(ks_2samp(draws @ d, exact @ d).pvalue for d in (*np.eye(3), np.array([1.0, -1.0, 1.0]))) < 1e-3
 
 
-@pytest.mark.parametrize("step_size", [0.05, 0.8])
+@pytest.mark.parametrize("step_size", [pytest.param(0.05, marks=pytest.mark.slow), 0.8])
 def test_sglds_stationary_variance(step_size):
     """x ← (1 − ε/2) x + √ε ξ has the stationary variance 1 / (1 − ε/4), which is 1 for a small step."""
     method = ksivi.SGLD(step_size, 1_000, num_warmup=400, num_draws=20, thin=int(12 / step_size) + 1)
@@ -76,6 +76,7 @@ def test_sglds_stationary_variance(step_size):
     assert (abs(variance - 1) < 0.03) == (step_size < 0.1)
 
 
+@pytest.mark.slow
 def test_sgld_uses_minibatches_and_all_rows_where_there_are_none():
     rows = jax.random.normal(KEY, (100, 1)) + 3.0
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731

@@ -116,8 +116,11 @@ def test_mied_in_tiles_is_mied_in_one(x64, monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(), IMQ(), Matern(nu=2.5)], ids=["gaussian", "imq", "matern"])
-@pytest.mark.parametrize("tile", [2**22, 25])
+@pytest.mark.parametrize(
+    ("kernel", "tile"),
+    [(Gaussian(), 2**22), (Gaussian(), 25), (IMQ(), 2**22), (Matern(nu=2.5), 25)],
+    ids=["gaussian", "gaussian-tiled", "imq", "matern-tiled"],
+)
 def test_svgds_direction(x64, monkeypatch, kernel, tile):
     """Against the definition by automatic differentiation, pair by pair; the median bandwidth included."""
     from ksivi.kernels import pairwise

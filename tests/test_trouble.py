@@ -25,8 +25,15 @@ def kinked_score(x):
     return 10.0 - 0.01 * x + jnp.sqrt(jnp.maximum(8.0 - x, 0.0))
 
 
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("fault", ["loss", "gradient"])
+@pytest.mark.parametrize(
+    ("fault", "batched"),
+    [
+        ("loss", False),
+        ("gradient", True),
+        pytest.param("loss", True, marks=pytest.mark.slow),
+        pytest.param("gradient", False, marks=pytest.mark.slow),
+    ],
+)
 def test_nan_stops_the_run_and_keeps_the_last_good_parameters(batched, fault):
     target = ksivi.Target(cliff, dim=2) if fault == "loss" else ksivi.Target.from_score(kinked_score, dim=2)
     keys = jax.random.split(KEY, 2) if batched else KEY
