@@ -83,13 +83,11 @@ def compare(
 
 
 def _bars(names: list[str]) -> dict:
-    """A bar a method, all on one display: methods may run at once, and two displays would write over each other."""
+    """A bar a method, all on one display."""
     from ..training import ProgressBar
 
-    bars = {name: ProgressBar(f"{name:<8}") for name in names}
-    for bar in bars.values():
-        bar._bar = bars[names[0]]._bar
-    return bars
+    first = ProgressBar(f"{names[0]:<8}")
+    return {names[0]: first, **{name: ProgressBar(f"{name:<8}", beside=first) for name in names[1:]}}
 
 
 def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) -> None:
