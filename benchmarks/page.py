@@ -113,7 +113,7 @@ def devices() -> str:
 `python -m benchmarks.devices`: virtual devices of one processor, each with a core, that share the samples of a step
 (N = {record["samples"]:,}, d = {record["dim"]}, fixed bandwidth).
 
-""" + table(["devices", "milliseconds a step", "as fast as one"], rows)
+""" + table(["devices", "milliseconds a step", "times as fast"], rows)
 
 
 def all_growth() -> str:
