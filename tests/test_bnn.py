@@ -195,6 +195,7 @@ def test_mean_prediction_from_its_definition():
     np.testing.assert_allclose(loss(whitened)[0], error(1 + 0.5 * x), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_pretraining_brings_the_mean_prediction_to_the_development_rows():
     problem = bnn(ROWS, hyper=HYPER)
     family = ksivi.SemiImplicit.mlp(KEY, problem.target.dim, 3, (10, 10), log_var=-8.0)

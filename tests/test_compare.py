@@ -192,6 +192,7 @@ def test_figures_of_one_dimension_and_of_many(tmp_path):
         assert (tmp_path / f"{dim}.png").stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_student_t_is_its_own_truth():
     problem = problems.student_t()
     draws = np.asarray(problem.reference(KEY, 200_000), np.float64)

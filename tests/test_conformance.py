@@ -34,6 +34,9 @@ OBJECTIVES = {
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.
 STARTS = {"mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)}
+ALIKE = ("ksivi-u", "wake", "jeffreys, points")
+"""Objectives whose way of running is that of others."""
+QUICK = [name for name in OBJECTIVES | STARTS if name not in ALIKE]
 METHODS = {
     "svgd": lambda **o: ksivi.SVGD(**o),
     "ksdd": lambda **o: ksivi.KSDD(**o),
@@ -127,7 +130,7 @@ def test_methods_find_a_correlated_gaussian(name):
     sound(fit.history)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES | STARTS)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ALIKE)])
 def test_objectives_trace_once_and_repeat_themselves(name):
     make, calls = counted()
     start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, hidden=(8,))

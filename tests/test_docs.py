@@ -76,7 +76,7 @@ NEEDS = {
     "extend": ["blackjax", "ot"],
     "terminal": ["matplotlib"],
 }
-SLOW = {"checkpoints", "compare", "devices", "extend", "gpu", "minibatches"}
+SLOW = {"black-box", "checkpoints", "compare", "devices", "extend", "gpu", "minibatches", "numpyro"}
 """Pages that train at length, several times or on several devices, or run NUTS."""
 
 

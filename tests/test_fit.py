@@ -122,6 +122,7 @@ def test_wrong_shares_of_many_modes_are_seen_where_means_and_widths_are_right():
         assert ("sliced distance" in str(found)) == doubted, found
 
 
+@pytest.mark.slow
 def test_the_shift_is_the_difference_of_the_means():
     """To first order, and here exactly: both Gaussians have one covariance."""
     wrong = posterior_of(MEAN + np.array([1.0, 0.5, 0.0]))
@@ -221,6 +222,7 @@ def _examined(target, best, others=(), starts=None):
     return " | ".join(examine(KEY, target, best, list(others), gaussians).doubts)
 
 
+@pytest.mark.slow
 def test_right_draws_raise_no_doubt_and_wrong_ones_do():
     target = gaussian()
     assert _examined(target, posterior_of(), [posterior_of()]) == ""

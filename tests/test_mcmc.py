@@ -92,6 +92,7 @@ def test_sgld_uses_minibatches_and_all_rows_where_there_are_none():
     assert results[1].std() > 1.1 * results[0].std()
 
 
+@pytest.mark.slow
 def test_nuts_uses_all_rows_of_a_minibatched_target():
     rows = jax.random.normal(KEY, (100, 1)) + 3.0
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
@@ -222,6 +223,7 @@ def test_thinning_keeps_every_kth_state():
     assert np.array_equal(fifth, every[4::5])
 
 
+@pytest.mark.slow
 def test_dense_mass_matrices_sample_too():
     fit = ksivi.run(KEY, gaussian(), ksivi.NUTS(dense_mass=True))
     assert fit.trusted

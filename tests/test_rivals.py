@@ -105,6 +105,7 @@ def test_sivi_sms_critic_approaches_the_difference_of_scores():
     assert abs(fit.history["loss"][-500:].mean() / np.mean(np.sum(best**2, axis=1)) - 1) < 0.1
 
 
+@pytest.mark.slow
 def test_sivi_sm_moves_the_critic_alone_in_its_warm_up():
     options = {"optimizer": optax.adam(1e-2)}
     cold = step_of(ksivi.SIVISM(20, (8,), warm_up=10), num_steps=10, **options)
@@ -228,6 +229,7 @@ def test_jeffreys_refuses_what_makes_no_divergence():
         ksivi.Jeffreys(ksivi.SIVI(annealing=ksivi.Annealing(horizon=100)), ksivi.Wake())
 
 
+@pytest.mark.slow
 def test_wake_goes_by_all_rows():
     """Weights by a minibatch would be those of another posterior: at the exact one the gradient in log σ² is 0."""
     y = np.random.default_rng(0).normal(0.3, 1, 1_000)
