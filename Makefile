@@ -15,7 +15,8 @@ install: .venv/installed
 demo: install
 	$(BIN)/ksivi demo
 
-# These tests compile much and run little: without LLVM's optimisation they take a fifth less time.
+# These tests compile much and run little: without LLVM's optimisation they take a fifth less time. Files go to the
+# workers in the order of tests/conftest.py, the longest first.
 test: install lint
 	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m 'not slow'
 

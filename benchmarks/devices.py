@@ -16,7 +16,7 @@ import jax
 
 import ksivi
 
-from .growth import step_ms
+from .growth import fixed_kernel, step_ms
 
 SAMPLES, DIM = 4_096, 100
 
@@ -32,7 +32,7 @@ def here(count: int) -> float:
     os.sched_setaffinity(0, range(count))  # before JAX starts its threads
     mesh = jax.make_mesh((count,), ("samples",))
     target = ksivi.problems.diffusion(DIM).target
-    return step_ms(target, ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0)), SAMPLES, seconds=10.0, mesh=mesh)
+    return step_ms(target, fixed_kernel(), SAMPLES, seconds=10.0, mesh=mesh)
 
 
 def main() -> None:

@@ -48,6 +48,10 @@ def pair_operations(samples: int, dim: int) -> float:
     return 2 * 6 * samples**2 * dim
 
 
+def fixed_kernel() -> ksivi.kernels.Gaussian:
+    return ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0))
+
+
 def step_ms(
     target: ksivi.Target,
     kernel: ksivi.kernels.Gaussian,
@@ -95,9 +99,10 @@ def floor_ms(samples: int, dim: int, rate: float) -> float:
 
 def of_samples(samples: int, rate: float) -> dict:
     """With the median bandwidth and a fixed one."""
-    target, fixed = ksivi.problems.diffusion(100).target, ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0))
-    row = {"median_ms": step_ms(target, ksivi.kernels.Gaussian(), samples), "fixed_ms": step_ms(target, fixed, samples)}
-    return row | {"floor_ms": floor_ms(samples, 100, rate)}
+    target = ksivi.problems.diffusion(100).target
+    kernels = {"median_ms": ksivi.kernels.Gaussian(), "fixed_ms": fixed_kernel()}
+    times = {name: step_ms(target, kernel, samples) for name, kernel in kernels.items()}
+    return times | {"floor_ms": floor_ms(samples, 100, rate)}
 
 
 def of_dim(dim: int, rate: float) -> dict:

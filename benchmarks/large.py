@@ -13,12 +13,12 @@ import jax
 
 import ksivi
 
-from .growth import floor_ms, matmul_rate, step_ms
+from .growth import fixed_kernel, floor_ms, matmul_rate, step_ms
 
 
 def training(n: int, dim: int, rate: float) -> dict:
     target = ksivi.problems.diffusion(dim).target
-    fixed = step_ms(target, ksivi.kernels.Gaussian(ksivi.kernels.Fixed(10.0)), n)
+    fixed = step_ms(target, fixed_kernel(), n)
     peak = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", 0) / 2**30
     return {
         "samples": n,

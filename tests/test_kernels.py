@@ -220,14 +220,14 @@ def test_stop_gradient_detaches_the_median(x64):
     assert not np.allclose(flowing, fixed, rtol=1e-2)
 
 
-def tiled():
+def tiled_cases():
     """Kernels and groups; the fast tests take one kernel of each distance, and each kind of group."""
     for name in KERNELS:
         yield pytest.param(name, 0, marks=[] if name in ("gaussian", "riesz") else [pytest.mark.slow])
     yield from [("imq", 1), ("laplace", 3)]
 
 
-@pytest.mark.parametrize(("name", "group"), list(tiled()))
+@pytest.mark.parametrize(("name", "group"), list(tiled_cases()))
 def test_tiles_equal_one_block(monkeypatch, name, group, x64):
     x, other = (jnp.asarray(a) for a in points(6, 21, 21))
 
