@@ -10,6 +10,7 @@ import pytest
 
 import ksivi
 from ksivi._closures import Structural
+from ksivi.training import loop
 from small_runs import KEY, MEAN, SD, family, gaussian, same, train
 
 
@@ -42,6 +43,21 @@ def test_chunk_size_changes_nothing():
     for fit in fits[1:]:
         assert same(fit.state.params, fits[0].state.params)
         assert np.array_equal(fit.history["loss"], fits[0].history["loss"])
+
+
+@pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.parametrize("num_samples", [20, 2_000, 200_000])
+def test_a_chunk_has_few_idle_steps(monkeypatch, turn, num_samples):
+    """Also where the randomness of two turns of the loop is more than what is drawn ahead."""
+    monkeypatch.setattr(loop, "_unroll", lambda: turn)
+    params, frozen = loop.split_family(family())
+    optimizer, objective = Structural(optax.adam(1e-2)), ksivi.KSIVI(num_samples=num_samples)
+    problem = loop.Problem(ksivi.Target(gaussian, dim=2), objective, frozen, None, None, optimizer)
+    for length in (1, 4, 5, 50, 97, 1_000):
+        num_blocks, steps = loop.chunk_shape(problem, params, length, 1_000)
+        assert length <= num_blocks * steps < 1.1 * length + 2 * turn
+        assert steps % turn == 0
+        assert steps >= 2 * turn
 
 
 def test_a_resumed_run_equals_an_unbroken_one():

@@ -130,11 +130,11 @@ def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: in
     """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
     draw = eqx.filter_eval_shape(problem.objective.draw, jax.random.key(0), problem.target, problem.family(params))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
-    longest_block = max(2, min(100, _DRAWN_AHEAD // max(1, size)))
     length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
-    fewest = -(-length // longest_block)
     # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
     steps = lambda num_blocks: turn * max(2, -(-length // (turn * num_blocks)))  # noqa: E731
+    longest_block = max(2 * turn, min(100, _DRAWN_AHEAD // max(1, size)))
+    fewest = -(-length // longest_block)
     num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * steps(n))
     return num_blocks, steps(num_blocks)
 
