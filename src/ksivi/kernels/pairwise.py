@@ -34,6 +34,7 @@ def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree
 def sum_rows(part: Part, shared: PyTree, rows: PyTree, num_columns: int) -> Scalar:
     """Σ part(shared, block of rows) over such blocks. Its gradient takes one pass over the pairs, with the value's own.
 
+    The parts are kept and summed at the end, as a running sum of many would lose what differences of means are made of.
     What is to be differentiated must be in the arguments of `part`, not in what it closes over.
     """
     blocks, rest = _blocks(rows, num_columns)
@@ -46,7 +47,7 @@ def sum_rows(part: Part, shared: PyTree, rows: PyTree, num_columns: int) -> Scal
 @eqx.filter_custom_vjp
 def _sum_blocks(varying: tuple[PyTree, PyTree], part: Part) -> Scalar:
     shared, blocks = varying
-    return lax.scan(lambda total, block: (total + part(shared, block), None), _zero(part, *varying), blocks)[0]
+    return jnp.sum(lax.map(lambda block: part(shared, block), blocks))
 
 
 @_sum_blocks.def_fwd
@@ -56,25 +57,19 @@ def _sum_and_differentiate(
     """The value, and as what is left for the backward pass the gradient itself, to be multiplied by a number."""
     shared, fixed = eqx.partition(varying[0], perturbed[0])
 
-    def step(sums: tuple[Scalar, PyTree], block: PyTree) -> tuple[tuple[Scalar, PyTree], PyTree]:
+    def step(so_far: PyTree, block: PyTree) -> tuple[PyTree, tuple[Scalar, PyTree]]:
         moving, still = eqx.partition(block, perturbed[1])
         value = lambda s, m: part(eqx.combine(s, fixed), eqx.combine(m, still))  # noqa: E731
         value, (of_shared, of_rows) = jax.value_and_grad(value, argnums=(0, 1))(shared, moving)
-        return jax.tree.map(jnp.add, sums, (value, of_shared)), of_rows
+        return jax.tree.map(jnp.add, so_far, of_shared), (value, of_rows)
 
-    start = (_zero(part, *varying), jax.tree.map(jnp.zeros_like, shared))
-    (total, of_shared), of_rows = lax.scan(step, start, varying[1])
-    return total, (of_shared, of_rows)
+    of_shared, (values, of_rows) = lax.scan(step, jax.tree.map(jnp.zeros_like, shared), varying[1])
+    return jnp.sum(values), (of_shared, of_rows)
 
 
 @_sum_blocks.def_bwd
 def _scale_gradient(gradient: PyTree, by: Scalar, perturbed: PyTree, varying: PyTree, part: Part) -> PyTree:
     return jax.tree.map(lambda g: by * g, gradient)
-
-
-def _zero(part: Part, shared: PyTree, blocks: PyTree) -> Scalar:
-    block = jax.tree.map(lambda a: a[0], blocks)
-    return jnp.zeros((), eqx.filter_eval_shape(part, shared, block).dtype)
 
 
 def map_rows(function: Callable[[PyTree], Array], rows: PyTree, num_columns: int) -> Array:

@@ -70,8 +70,8 @@ def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKerne
     # The median rule divides by log(n + 1); here h is the median itself.
     kernel = as_kernel(kernel, Gaussian(Median(scale=math.log(len(pooled) + 1))))
     kernel = kernel.resolve(pooled, pooled, 1)
-    within = _mean_kernel(kernel, x, x) + _mean_kernel(kernel, y, y)
-    return float(jnp.sqrt(jnp.maximum(within - 2 * _mean_kernel(kernel, x, y), 0)))
+    within_x, within_y, between = (float(_mean_kernel(kernel, *pair)) for pair in ((x, x), (y, y), (x, y)))
+    return math.sqrt(max(within_x + within_y - 2 * between, 0.0))
 
 
 def _as_function(score: Callable) -> Callable:
