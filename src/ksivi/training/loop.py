@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
 from .._compile import jit, one_shot
+from .._normals import quickly
 from .._sharding import divide
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
@@ -118,7 +119,8 @@ def run_chunk(
 
         def draw(t: Int[Array, ""]) -> PyTree:
             target = at_step(problem.target, t - begin)
-            return problem.objective.draw(jax.random.fold_in(key, t), target, family)
+            with quickly():
+                return problem.objective.draw(jax.random.fold_in(key, t), target, family)
 
         return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
 
