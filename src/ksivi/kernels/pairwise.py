@@ -34,7 +34,7 @@ def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree
 def sum_rows(part: Part, shared: PyTree, rows: PyTree, num_columns: int) -> Scalar:
     """Σ part(shared, block of rows) over such blocks. Its gradient takes one pass over the pairs, with the value's own.
 
-    The parts are kept and summed at the end, as a running sum of many would lose what differences of means are made of.
+    The values of the parts are summed at the end: a running sum of many loses what differences of means are made of.
     What is to be differentiated must be in the arguments of `part`, not in what it closes over.
     """
     blocks, rest = _blocks(rows, num_columns)
