@@ -3,12 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from jax.extend import random as jax_generators
 from scipy import stats
 
 import ksivi
 from ksivi import _normals
+from ksivi._closures import Structural
+from ksivi.training.loop import Problem, split_family
 
 KEY = jax.random.key(7)
 
@@ -93,16 +96,13 @@ def test_double_precision_and_other_generators_are_jaxs(x64):
     np.testing.assert_array_equal(quick(other, (10,)), jax.random.normal(other, (10,), jnp.float32))
 
 
-def test_training_draws_them_and_sampling_does_not(monkeypatch):
+def test_steps_draw_them_and_samples_do_not(monkeypatch):
     drawn = []
     monkeypatch.setattr(_normals, "_pairs", lambda a, b: drawn.append(len(a)) or jnp.zeros(len(a), jnp.complex64))
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
-    fit = ksivi.train(KEY, ksivi.Target(minus_square, dim=2), family, ksivi.KSIVI(num_samples=16), num_steps=3)
-    assert sorted(set(drawn)) == [16, 24]
-    drawn.clear()
-    fit.posterior.sample(KEY, 5)
-    assert not drawn
-
-
-def minus_square(x):
-    return -0.5 * jnp.sum(x**2)
+    target, optimizer = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2), Structural(optax.adam(1e-2))
+    problem = Problem(target, ksivi.KSIVI(num_samples=16), split_family(family)[1], None, None, optimizer)
+    jax.eval_shape(lambda key: problem.draw(key, target, family), KEY)
+    assert sorted(drawn) == [16, 24]
+    jax.eval_shape(lambda key: family.sample(key, 5), KEY)
+    assert len(drawn) == 2
