@@ -49,7 +49,6 @@ def step_times(
     rounds: int,
     between: Callable[[], None] = lambda: None,
     method: str = "ksivi",
-    make_key: Callable[[int], jax.Array] = jax.random.key,
 ) -> list[float]:
     """Milliseconds a step over `rounds` chunks of training, without compilation; `between` runs after each chunk."""
     problem = ksivi.problems.diffusion(dim)
@@ -62,7 +61,7 @@ def step_times(
         between()
         resumed[0] = time.perf_counter()
 
-    key = make_key(1)
+    key = jax.random.key(1)
     ksivi.train(
         key if seeds == 1 else jax.random.split(key, seeds),
         problem.target,
@@ -77,7 +76,7 @@ def step_times(
 
 
 def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
-    """Both, in turns: one seed with JAX's keys and with fast ones, and several seeds at once, per seed."""
+    """Both, in turns: one seed, and several at once, per seed."""
     import torch
 
     from .torch_ksivi import Translation
@@ -85,11 +84,7 @@ def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
     torch.set_num_threads(os.cpu_count() or 1)
     torch_step = Translation(np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN).step
     row: dict = {}
-    for name, count, make_key in (
-        ("ksivi", 1, jax.random.key),
-        ("fast_key", 1, ksivi.fast_key),
-        (f"{seeds}_seeds", seeds, ksivi.fast_key),
-    ):
+    for name, count in {"ksivi": 1, f"{seeds}_seeds": seeds}.items():
         torch_times: list[float] = []
 
         def between(times: list[float] = torch_times) -> None:
@@ -98,7 +93,7 @@ def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
                 torch_step()
             times.append((time.perf_counter() - began) / (steps // 4) * 1e3)
 
-        ours = [ms / count for ms in step_times(dim, count, steps, rounds, between, make_key=make_key)]
+        ours = [ms / count for ms in step_times(dim, count, steps, rounds, between)]
         row.setdefault("torch_ms", statistics.median(torch_times[1:]))
         row[f"{name}_ms"] = statistics.median(ours)
         row[f"{name}_ratio"] = statistics.median(t / k for t, k in zip(torch_times[1:], ours, strict=True))

@@ -124,7 +124,6 @@ CALLS: dict[str, Call] = {
     "Posterior.save": call(POSTERIOR.save, path=FOLDER / "other"),
     "load": call(ksivi.load, path=FOLDER / "posterior"),
     "read_record": call(ksivi.read_record, folder=FOLDER),
-    "fast_key": call(ksivi.fast_key, seed=1),
     "metrics.mmd": call(metrics.mmd, **_two),
     "metrics.ksd": call(metrics.ksd, x=ROWS, score=minus),
     "metrics.wasserstein": call(metrics.wasserstein, **_two),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
-LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures", "_compile", "_files", "_sharding"}
+LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures", "_compile", "_files", "_normals", "_sharding"}
 METHODS_AND_PROBLEMS = {
     "targets",
     "kernels",

@@ -70,6 +70,15 @@ def test_what_was_not_finite_is_said():
     assert any("mean" in name for name in seen.coordinates)
 
 
+def test_the_very_draws_of_a_step_are_looked_at():
+    """One draw in 40,000 has no score: others than those of the step would show nothing."""
+    start, objective = ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(128, 1)
+    fit = train(target=rarely_finite(4.2), start=start, objective=objective, num_steps=5_000)
+    seen = fit.diagnostics["not finite"]
+    assert seen.quantity == "gradient"
+    assert any("mean" in name for name in seen.coordinates)
+
+
 def test_steps_that_are_not_finite_can_be_skipped_and_are_counted():
     start, objective = ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(32, 1)
     run = lambda nonfinite: train(  # noqa: E731

@@ -6,7 +6,6 @@ from typing import Any
 from . import diagnostics, families, kernels, metrics
 from .auto import Recipe, fit
 from .families import SemiImplicit
-from .keys import fast_key
 from .mcmc import MALA, NUTS, SGLD, reference_draws
 from .methods import run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
@@ -51,7 +50,6 @@ __all__ = [
     "calibration",
     "diagnostics",
     "families",
-    "fast_key",
     "fit",
     "from_callback",
     "from_numpyro",

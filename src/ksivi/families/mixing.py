@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .. import _archive
 from .._checks import as_count, as_positive, blaming
+from .._normals import normal
 
 
 class AbstractMixing(eqx.Module):
@@ -35,7 +36,7 @@ class GaussianMixing(AbstractMixing):
         as_count(self.dim, "mixing_dim", minimum=0)
 
     def sample(self, key, n, dtype=float):
-        return jax.random.normal(key, (n, self.dim), dtype)
+        return normal(key, (n, self.dim), dtype)
 
     def log_prob(self, z):
         return -0.5 * jnp.sum(z**2 + jnp.log(2 * jnp.pi))

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .. import _archive
 from .._checks import as_choice, as_count, as_floats, as_single_key, as_widths, blaming, describe, require_points
+from .._normals import normal
 from .._numerics import log_mean_exp
 from .._sharding import divide
 from .conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
@@ -109,7 +110,7 @@ class SemiImplicit(eqx.Module):
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
         """n draws of z and, for each, `noise_per_z` draws of ξ one after another: all the randomness of the samples."""
         z_key, xi_key = jax.random.split(key)
-        xi = jax.random.normal(xi_key, (n * noise_per_z, self.dim), self.dtype)
+        xi = normal(xi_key, (n * noise_per_z, self.dim), self.dtype)
         return self.mixing.sample(z_key, n, self.dtype), xi
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:

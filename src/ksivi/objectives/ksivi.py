@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._checks import as_choice, as_count, as_positive
 from .._numerics import full_precision
+from .._sharding import has_axis, platform
 from ..families import SemiImplicit
 from ..kernels import AbstractKernel, Gaussian, pair_mean
 from ..kernels.base import as_kernel
@@ -124,7 +125,7 @@ class KSIVI(AbstractObjective):
 
     def loss(self, family, state, draws, target, step):
         target, beta = anneal(target, self.annealing, step)
-        x, conditional_score = jax.vmap(family.transport)((draws.z, draws.xi))
+        x, conditional_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         loss = self._ksd2(x, score - conditional_score)
@@ -151,6 +152,17 @@ class KSIVI(AbstractObjective):
         keys = jax.random.split(key, 1 if self.shared_rows else batches)
         rows = target.draw_rows(keys)
         return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
+
+    def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
+        """Samples of all batches and their conditional scores, on a CPU as one batch.
+
+        The gradient of a weight is then a plain matrix product; that of a batch of batches copies both factors first.
+        But a mesh divides the samples of each batch, and a GPU has its own forms of both.
+        """
+        if has_axis("samples") or platform() != "cpu":
+            return jax.vmap(family.transport)((draws.z, draws.xi))
+        x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
+        return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
 
     def _evaluate(
         self, target: Target, x: Float[Array, "n d"]

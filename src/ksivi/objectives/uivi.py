@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._checks import as_count, as_positive
+from .._normals import normal
 from ..families import SemiImplicit
 from .base import AbstractObjective
 from .records import Schedule, anneal, as_schedule, record
@@ -104,7 +105,7 @@ class UIVI(AbstractObjective):
         noise_key, momentum_key, level_key, rows_key = jax.random.split(key, 4)
         z, xi = family.noise(noise_key, self.num_samples)
         transitions = self.num_burn_in + self.num_kept
-        momenta = jax.random.normal(momentum_key, (transitions, *z.shape), z.dtype)
+        momenta = normal(momentum_key, (transitions, *z.shape), z.dtype)
         levels = jax.random.uniform(level_key, momenta.shape[:2], z.dtype)
         return Draws(z, xi, momenta, levels, target.draw_rows(rows_key))
 

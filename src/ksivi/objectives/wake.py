@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Scalar
 
 from .._checks import as_count, as_positive
+from .._normals import normal
 from .._numerics import log_mean_exp, truncated_weights
 from ..families import SemiImplicit, WideMixing
 from .base import AbstractObjective
@@ -67,7 +68,7 @@ class Wake(AbstractObjective):
         z_key, xi_key, mixing_key = jax.random.split(key, 3)
         wide = WideMixing(family.mixing, self.scale)
         z = wide.sample(z_key, self.num_samples, family.dtype)
-        xi = jax.random.normal(xi_key, (self.num_samples, family.dim), family.dtype)
+        xi = normal(xi_key, (self.num_samples, family.dim), family.dtype)
         others = wide.sample(mixing_key, self.num_mixing, family.dtype)
         return Draws(z, xi, others)
 

@@ -73,6 +73,6 @@ def _look(
     x = family.sample(step_key, _DRAWS)
     score = lax.map(target.score, x, batch_size=_AT_ONCE)
     value = lax.map(target.log_density, x, batch_size=_AT_ONCE) if target.has_log_density else jnp.zeros(_DRAWS)
-    draws = problem.objective.draw(step_key, problem.target, family)
+    draws = problem.draw(step_key, problem.target, family)
     leaves = jax.tree.leaves(differentiate(state, draws, problem)[1][1])
     return ~jnp.isfinite(value), ~jnp.isfinite(score), jnp.stack([~jnp.all(jnp.isfinite(leaf)) for leaf in leaves])

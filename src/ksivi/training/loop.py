@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
 from .._compile import jit, one_shot
+from .._normals import quickly
 from .._sharding import divide
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
@@ -68,6 +69,11 @@ class Problem(eqx.Module):
         optimizer: Any = self.optimizer.value
         return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(self.learning_rate)
 
+    def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> PyTree:
+        """The randomness of the step that has this key."""
+        with quickly():
+            return self.objective.draw(key, target, family)
+
     def with_own(self, own: dict[str, Any]) -> "Problem":
         """The problem of one run of a batch, given what is its own."""
         return dataclasses.replace(self, **own)
@@ -118,7 +124,7 @@ def run_chunk(
 
         def draw(t: Int[Array, ""]) -> PyTree:
             target = at_step(problem.target, t - begin)
-            return problem.objective.draw(jax.random.fold_in(key, t), target, family)
+            return problem.draw(jax.random.fold_in(key, t), target, family)
 
         return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
 
@@ -128,7 +134,7 @@ def run_chunk(
 
 def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: int) -> tuple[int, int]:
     """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
-    draw = eqx.filter_eval_shape(problem.objective.draw, jax.random.key(0), problem.target, problem.family(params))
+    draw = eqx.filter_eval_shape(problem.draw, jax.random.key(0), problem.target, problem.family(params))
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
     length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
     # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
