@@ -41,8 +41,7 @@ def require_threads(mesh: Mesh | None) -> Mesh | None:
     While the devices wait for one of them, they hold a thread each, and a decomposition waits for one more, for good.
     """
     devices = 0 if mesh is None or jax.default_backend() != "cpu" else len(mesh.local_devices)
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = int(given) if (given := os.environ.get("NPROC", "")).isdigit() else affinity
+    threads = int(given) if (given := os.environ.get("NPROC", "")).isdigit() else num_cores()
     if devices >= max(2, threads):
         raise ValueError(
             f"mesh must have fewer virtual devices than XLA has threads, got {devices} devices and {threads} threads: "
@@ -63,6 +62,10 @@ def on(mesh: Mesh | None) -> Iterator[None]:
             yield
     finally:
         _platform.reset(before)
+
+
+def has_mesh() -> bool:
+    return bool(_names())
 
 
 def has_axis(axis: Axis) -> bool:
@@ -87,6 +90,11 @@ def on_every_device(array: Array) -> Array:
     if isinstance(array, jax.Array) and array.sharding.device_set == set(_mesh().devices.flat):
         return array
     return jax.device_put(jnp.asarray(array), NamedSharding(_mesh(), PartitionSpec()))
+
+
+def num_cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def platform() -> str:

@@ -12,9 +12,9 @@ from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._closures import Structural
-from .._compile import jit, one_shot
+from .._compile import jit, on_cores, one_shot
 from .._normals import quickly
-from .._sharding import divide
+from .._sharding import divide, has_mesh, platform
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target, at_step
@@ -186,4 +186,33 @@ def run_chunks(
     return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, own))))
 
 
-run_one, run_many, run_many_briefly = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)
+def run_chunk_of(
+    i: Int[Array, ""],
+    state: TrainState,
+    key: PRNGKeyArray,
+    limit: Int[Array, " r"],
+    problem: Problem,
+    own: dict,
+    shape: tuple[int, int],
+) -> Advanced:
+    """`run_chunk` for the i-th of a batch of runs."""
+    state, key, limit, own = jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, (state, key, limit, own))
+    return run_chunk(state, key, limit, problem.with_own(own), shape)
+
+
+run_one, run_at_once, run_at_once_briefly = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)
+_run_on_cores = on_cores(run_chunk_of)
+
+
+def run_many(
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
+) -> Advanced:
+    """`run_chunks`, but on a CPU with a core for each run."""
+    args = (state, key, limit, problem, own, shape)
+    chunks = _run_on_cores(len(key), *args) if platform() == "cpu" and not has_mesh() else None
+    return run_at_once(*args) if chunks is None else _stack(chunks)
+
+
+@one_shot
+def _stack(chunks: list[Advanced]) -> Advanced:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *chunks)

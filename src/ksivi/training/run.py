@@ -27,8 +27,8 @@ from .loop import (
     all_finite,
     chunk_shape,
     initial_state,
+    run_at_once_briefly,
     run_many,
-    run_many_briefly,
     run_one,
 )
 from .outcome import fit_of
@@ -75,7 +75,7 @@ class Run:
         checkpoints: Checkpoints | None = None,
     ):
         self.batched = key.ndim == 1
-        self.briefly, self.run_many = briefly, run_many_briefly if briefly else run_many
+        self.briefly, self.run_many = briefly, run_at_once_briefly if briefly else run_many
         self.num_runs = len(key) if self.batched else 1
         self.started = time.perf_counter()
         init_key, inner_key, check_key, self.key = split_key(key, 4)
