@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ksivi._compile import _KEPT, jit, one_shot
+from ksivi._compile import _KEPT, jit, on_cores, one_shot
 
 
 class _Scaled(eqx.Module):
@@ -113,3 +113,33 @@ def test_programs_nest_under_transformations_without_traced_arguments():
     assert jnp.allclose(jax.jit(lambda y: y + double(x))(x), 3.0)
     assert jax.eval_shape(lambda: double(x)).shape == (2,)
     assert jnp.allclose(jax.lax.scan(lambda c, _: (c + double(x), None), x, None, length=2)[0], 5.0)
+
+
+def _powers(i, x, exponent):
+    return {"index": i, "power": x[i] ** exponent}
+
+
+def test_a_function_on_cores_gives_the_result_at_every_index():
+    x = jnp.arange(5.0)
+    found = on_cores(_powers)(5, x, 2)
+    assert [int(one["index"]) for one in found] == [0, 1, 2, 3, 4]
+    assert jnp.allclose(jnp.stack([one["power"] for one in found]), x**2)
+
+
+def test_threads_have_the_settings_of_whoever_starts_them():
+    thirds = on_cores(lambda i, x: x[i] + jnp.asarray(1 / 3))
+    assert thirds(1, jnp.arange(2))[0].dtype == jnp.float32
+    with jax.enable_x64(True):
+        assert thirds(1, jnp.arange(2, dtype=jnp.int32))[0].dtype == jnp.float64
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        jnp.linalg.cholesky,
+        jnp.fft.fft,
+        lambda a: jax.pure_callback(lambda b: b, jax.ShapeDtypeStruct(a.shape, a.dtype), a),
+    ],
+)
+def test_what_waits_for_threads_does_not_run_on_cores(wait):
+    assert on_cores(lambda i, x: wait(x[i] @ x[i].T + jnp.eye(3)))(2, jnp.ones((2, 3, 3))) is None
