@@ -65,22 +65,27 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 def steps() -> str:
     """Milliseconds a step, on a CPU beside the PyTorch translation, in the same run."""
-    parts = []
-    if cpu := read("step-two-cores"):
-        names = ["ksivi", "8_seeds"]
-        heads = ["d", "PyTorch", "ksivi", "ratio", "8 seeds at once, per seed", "ratio"]
-        rows = [
-            [dim, f"{row['torch_ms']:.1f}"]
-            + [cell for name in names for cell in (f"{row[f'{name}_ms']:.2f}", f"**{row[f'{name}_ratio']:.1f}**")]
-            for dim, row in cpu["steps"].items()
-        ]
-        parts.append(f"Two CPU cores ({cpu['machine']}, jax {cpu['jax']}):\n\n" + table(heads, rows))
+    parts = [beside_torch(record) for cores in ("two", "16") if (record := read(f"step-{cores}-cores"))]
     if gpu := read("step-h200"):
         seeds = next(name for name in gpu["steps"]["100"] if name.endswith("_seeds"))
         rows = [[dim, f"{row['ksivi_ms']:.3f}", f"{row[seeds]:.3f}"] for dim, row in gpu["steps"].items()]
         heads = ["d", "ksivi", f"{seeds.split('_')[2]} seeds at once, all"]
         parts.append(f"One {gpu['device']} (jax {gpu['jax']}):\n\n" + table(heads, rows))
     return "\n".join(parts)
+
+
+def beside_torch(cpu: dict) -> str:
+    heads = ["d", "PyTorch", "ksivi", "ratio", "8 seeds at once, per seed", "ratio"]
+    rows = [
+        [dim, f"{row['torch_ms']:.1f}"]
+        + [
+            cell
+            for name in ("ksivi", "8_seeds")
+            for cell in (f"{row[f'{name}_ms']:.2f}", f"**{row[f'{name}_ratio']:.1f}**")
+        ]
+        for dim, row in cpu["steps"].items()
+    ]
+    return f"{cpu['cores']} CPU cores ({cpu['machine']}, jax {cpu['jax']}):\n\n" + table(heads, rows)
 
 
 def methods() -> str:
