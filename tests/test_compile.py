@@ -131,6 +131,20 @@ def test_threads_have_the_settings_of_whoever_starts_them():
     assert thirds(1, jnp.arange(2))[0].dtype == jnp.float32
     with jax.enable_x64(True):
         assert thirds(1, jnp.arange(2, dtype=jnp.int32))[0].dtype == jnp.float64
+    normals = lambda i, key: jax.random.normal(key, (3,))  # noqa: E731
+    alone, on_each = jit(normals), on_cores(normals)
+    for partitionable in (True, False):
+        with jax.threefry_partitionable(partitionable):
+            key = jax.random.key(0)
+            assert jnp.array_equal(on_each(2, key)[1], alone(jnp.asarray(1, jnp.int32), key))
+
+
+def test_nothing_is_compiled_again_on_cores():
+    traced = []
+    add = on_cores(lambda i, x: traced.append(i) or x + i)
+    for value in range(3):
+        assert [float(one) for one in add(2, jnp.full((), float(value)))] == [value, value + 1]
+    assert len(traced) == 1
 
 
 @pytest.mark.parametrize(

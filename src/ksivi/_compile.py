@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from ._sharding import num_cores, on_every_device, whole
+from ._sharding import num_threads, on_every_device, whole
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -31,12 +31,9 @@ _IN_GRAPHS = {
 """Loops recorded as one CUDA graph, in which launches wait for what they read alone: a step is dozens of launches of a
 microsecond or two, half of which could run beside others. The results are the same to the bit."""
 
-_WAITS = re.compile(r"stablehlo\.(custom_call|fft|convolution)\b|\b(custom-call|fft|convolution)\(")
+_WAITS = re.compile(r"\b(custom-call|fft|convolution)\(")
 """Operations that may hold one of XLA's threads while they wait for another, such as matrix decompositions and calls of
 Python. Programs that do so at once wait for good when all threads are held."""
-
-_SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_default_device")
-"""Those of JAX that a thread may have for itself and that a program depends on."""
 
 
 class _Result(eqx.Module):
@@ -54,17 +51,18 @@ class _Program:
 
     def __init__(self, run: Callable[[list], _Result], options: dict[str, Any] | None):
         self.jitted = jax.jit(run, compiler_options=options)
-        self.executables: dict[tuple, Callable[[list], _Result] | None] = {}
+        self.waits: dict[Any, bool] = {}
 
-    def for_threads(self, arrays: list[Array | None]) -> Callable[[list], _Result] | None:
-        """An executable, which does not ask the thread that calls it for settings; None if it must run alone."""
-        settings = tuple(getattr(jax.config, name) for name in _SETTINGS)
-        if settings not in self.executables:
-            lowered = self.jitted.lower(arrays)
-            compiled = None if _WAITS.search(lowered.as_text()) else lowered.compile()
-            alone = compiled is None or _WAITS.search(compiled.as_text() or "")
-            self.executables[settings] = None if alone else compiled
-        return self.executables[settings]
+    def beside_others(self, arrays: list[Array | None]) -> Callable[[list], _Result] | None:
+        """What was compiled, which does not ask the thread that calls it for JAX's settings; None if it must run alone.
+
+        JAX remembers it: what these arrays and settings were seen with before is not compiled again.
+        """
+        compiled = self.jitted.lower(arrays).compile()
+        executable = compiled.runtime_executable()
+        if executable not in self.waits:
+            self.waits[executable] = bool(_WAITS.search(compiled.as_text() or ""))
+        return None if self.waits[executable] else compiled
 
 
 def jit(function: Function, briefly: bool = False) -> Function:
@@ -104,7 +102,7 @@ def jit(function: Function, briefly: bool = False) -> Function:
 
 
 def on_cores(function: Callable) -> Callable[..., list | None]:
-    """function(i, ...) at i = 0 … count − 1, by one program and on a CPU by a thread a core.
+    """function(i, ...) at i = 0 … count − 1, by one program that a thread a core calls; for a CPU.
 
     A step of training is too small to be divided: ten runs of KSIVI on 16 cores take a sixth of the time of one program
     for all of them. The result is None where the program must not run beside another.
@@ -114,12 +112,12 @@ def on_cores(function: Callable) -> Callable[..., list | None]:
     def call(count: int, *args: Any) -> list | None:
         indices = [jnp.asarray(i, jnp.int32) for i in range(count)]
         program, arrays = compiled.program_for((indices[0], *args), {})  # type: ignore[attr-defined]
-        executable = program.for_threads(arrays)
+        executable = program.beside_others(arrays)
         if executable is None:
             return None
-        # The index is the first array of all.
+        # The index is the first leaf of all arguments.
         run = lambda index: jax.block_until_ready(executable([index, *arrays[1:]])).tree()  # noqa: E731
-        with ThreadPoolExecutor(min(count, num_cores())) as threads:
+        with ThreadPoolExecutor(min(count, num_threads())) as threads:
             return list(threads.map(run, indices))
 
     return call

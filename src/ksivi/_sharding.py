@@ -41,7 +41,7 @@ def require_threads(mesh: Mesh | None) -> Mesh | None:
     While the devices wait for one of them, they hold a thread each, and a decomposition waits for one more, for good.
     """
     devices = 0 if mesh is None or jax.default_backend() != "cpu" else len(mesh.local_devices)
-    threads = int(given) if (given := os.environ.get("NPROC", "")).isdigit() else num_cores()
+    threads = num_threads()
     if devices >= max(2, threads):
         raise ValueError(
             f"mesh must have fewer virtual devices than XLA has threads, got {devices} devices and {threads} threads: "
@@ -92,9 +92,10 @@ def on_every_device(array: Array) -> Array:
     return jax.device_put(jnp.asarray(array), NamedSharding(_mesh(), PartitionSpec()))
 
 
-def num_cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def num_threads() -> int:
+    """Those that XLA has on a CPU: as many as cores that this process may use, unless the environment says NPROC."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(given) if (given := os.environ.get("NPROC", "")).isdigit() and int(given) else cores
 
 
 def platform() -> str:
