@@ -132,10 +132,19 @@ def run_chunk(
     return Advanced(state, jax.tree.map(jnp.ravel, records), all_finite(state.params))
 
 
-def chunk_shape(problem: Problem, params: PyTree, num_steps: int, chunk_size: int) -> tuple[int, int]:
-    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
+def bytes_drawn(problem: Problem, params: PyTree) -> int:
+    """The size of a step's randomness."""
     draw = eqx.filter_eval_shape(problem.draw, jax.random.key(0), problem.target, problem.family(params))
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
+
+
+def chunk_shape(size: int, num_steps: int, chunk_size: int) -> tuple[int, int]:
+    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be.
+
+    **Arguments:**
+
+    - `size`: bytes that a step draws.
+    """
     length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
     # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
     steps = lambda num_blocks: turn * max(2, -(-length // (turn * num_blocks)))  # noqa: E731

@@ -25,6 +25,7 @@ from .loop import (
     Problem,
     TrainState,
     all_finite,
+    bytes_drawn,
     chunk_shape,
     initial_state,
     run_at_once_briefly,
@@ -94,6 +95,7 @@ class Run:
             self.state = as_state(resume, self.state, self.num_runs, self.batched)
         elif not forgiving:
             require_finite_start(self._each(count_bad, check_key, params))
+        self.bytes_drawn = bytes_drawn(self.problem, self.pick(params, 0))
         self.anchor, self.anchor_problem = self.state, self.problem
         self.limits = np.full(self.num_runs, np.iinfo(np.int32).max)
         self.troubles: list[Trouble | None] = [None] * self.num_runs
@@ -119,7 +121,7 @@ class Run:
         if num_steps < self.step + (not has_begun):
             raise ValueError(f"num_steps must be more than the {self.step} steps already done, got {num_steps}")
         chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.most_steps)
-        shape = chunk_shape(self.problem, self.pick(self.state.params, 0), num_steps - self.first, chunk_size)
+        shape = chunk_shape(self.bytes_drawn, num_steps - self.first, chunk_size)
         begun = None
         try:
             while self.step < num_steps and None in self.troubles and self.ending is None:
