@@ -138,17 +138,12 @@ def bytes_drawn(problem: Problem, params: PyTree) -> int:
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
 
 
-def chunk_shape(size: int, num_steps: int, chunk_size: int) -> tuple[int, int]:
-    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be.
-
-    **Arguments:**
-
-    - `size`: bytes that a step draws.
-    """
+def chunk_shape(step_bytes: int, num_steps: int, chunk_size: int) -> tuple[int, int]:
+    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
     length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
     # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
     steps = lambda num_blocks: turn * max(2, -(-length // (turn * num_blocks)))  # noqa: E731
-    longest_block = max(2 * turn, min(100, _DRAWN_AHEAD // max(1, size)))
+    longest_block = max(2 * turn, min(100, _DRAWN_AHEAD // max(1, step_bytes)))
     fewest = -(-length // longest_block)
     num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * steps(n))
     return num_blocks, steps(num_blocks)
