@@ -6,10 +6,10 @@ BIN := .venv/bin
 
 install: .venv/installed
 
-.venv/installed: pyproject.toml
+.venv/installed: pyproject.toml paper/pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --editable paper
 	touch $@
 
 demo: install

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ksivi.report.figures import new_figure
-from ksivi.report.style import save
+from ksivi.report._figures import new_figure
+from ksivi.report._style import save
 
 Record = dict[str, Any]
 OURS = "ksivi.fit"

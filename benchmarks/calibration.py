@@ -16,7 +16,7 @@ import numpyro
 import numpyro.distributions as dist
 
 from ksivi.calibration import Calibration, Replication, calibrate, simulate_numpyro
-from ksivi.report.ranks import rank_histograms
+from ksivi.report._ranks import rank_histograms
 
 _RNG = np.random.default_rng(0)
 _X = jnp.asarray(_RNG.normal(size=(50, 4)), jnp.float32)

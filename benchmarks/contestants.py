@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro.infer import SVI, Trace_ELBO, autoguide
 
 import ksivi
-from ksivi.comparison.recipes import paper_plan
+from ksivi.comparison import paper_plan
 
 Draws = Float[Array, "n d"]
 Slices = Iterator[Callable[[], Draws] | None]

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ksivi.report.figures import dress
-from ksivi.report.style import FAINT, panels, save
+from ksivi.report._figures import dress
+from ksivi.report._style import FAINT, panels, save
 
 RECORDS, DOCS = Path("benchmarks/records"), Path("docs")
 DEVICES = {"two-cores": "two CPU cores", "h200": "one H200"}

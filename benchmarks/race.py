@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 import ksivi
-from ksivi.problems import network
+from ksivi.problems import _network as network
 
 from .contestants import CONTESTANTS, Arena, Contestant, Draws
 from .criterion import Criterion

@@ -10,8 +10,8 @@ from scipy import stats
 
 import ksivi
 from ksivi.problems import Hyper, bnn
-from ksivi.problems.bnn import AUTHORS_HYPER
-from ksivi.problems.regression import split_rows
+from ksivi.problems._bnn import AUTHORS_HYPER
+from ksivi.problems._regression import split_rows
 
 KEY = jax.random.key(0)
 HYPER = Hyper(-0.5, 0.3)

@@ -10,7 +10,7 @@ import pytest
 import ksivi
 from ksivi.calibration import calibrate, simulate_numpyro
 from ksivi.families import Empirical
-from ksivi.report.ranks import rank_histograms
+from ksivi.report._ranks import rank_histograms
 
 KEY = jax.random.key(0)
 

@@ -18,7 +18,7 @@ import pytest
 import killed
 import ksivi
 from damage import damaged
-from ksivi.training import checkpoints
+from ksivi.training import _checkpoints as checkpoints
 
 short = functools.partial(killed.run, num_steps=300)
 

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.record import Record
+from ksivi.results import Record
 from ksivi.training import Chunk
 
 pytest.importorskip("typer")
-from ksivi.cli.data import read_data
-from ksivi.cli.live import serving
-from ksivi.cli.models import target_of
+from ksivi.cli._data import read_data
+from ksivi.cli._live import serving
+from ksivi.cli._models import target_of
 from test_cli import ksivi as command
 
 MODEL = """

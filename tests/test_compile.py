@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ksivi._compile import _KEPT, jit, on_cores, one_shot
+from ksivi._core.compile import _KEPT, jit, on_cores, one_shot
 
 
 class _Scaled(eqx.Module):
@@ -94,7 +94,7 @@ def test_batches_of_matrix_decompositions_do_not_lock():
 
 _TWO_BATCHES = """
 import jax, jax.numpy as jnp
-from ksivi._compile import jit
+from ksivi._core.compile import jit
 
 @jit
 def decompose(x, y):

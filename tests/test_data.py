@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 
-from ksivi.problems import data as data_files
+from ksivi.problems import _data as data_files
 
 ROWS = "1.0 2.0 3.0\n4.0\t5.0 6.0\n"
 

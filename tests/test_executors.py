@@ -9,13 +9,14 @@ import threading
 import time
 
 import jax
+import ksivi_paper as paper
 import pytest
+from ksivi_paper.cells import where
+from ksivi_paper.training import Training
 
-from ksivi import comparison, paper, problems
+from ksivi import comparison, problems
 from ksivi.comparison import Plan
 from ksivi.executors import Dask, Local, send_modules_of
-from ksivi.paper.cells import where
-from ksivi.paper.training import Training
 
 for package in ("distributed", "typer", "ot"):
     pytest.importorskip(package)
@@ -240,7 +241,7 @@ def test_workers_without_the_users_files_run_their_log_density(cluster, tmp_path
     ],
 )
 def test_bad_options_are_one_line_and_exit_code_2(command, options, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("ksivi.executors.cluster._JOIN_S", 0.5)
+    monkeypatch.setattr("ksivi.executors._cluster._JOIN_S", 0.5)
     code, shown = run_main([*command, *options, "--out", str(tmp_path)], monkeypatch, capsys)
     assert code == 2
     assert message in " ".join(shown.err.split())

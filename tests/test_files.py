@@ -10,7 +10,7 @@ import pytest
 
 import ksivi
 from ksivi.families import SampledMixing, SemiImplicit
-from ksivi.posterior import Posterior
+from ksivi.results import Posterior
 from ksivi.targets import Affine
 
 KEY = jax.random.key(0)

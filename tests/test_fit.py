@@ -10,9 +10,9 @@ from scipy import stats
 
 import ksivi
 from known import COVARIANCE, KEY, MEAN, family_of, gaussian, posterior_of, two_modes
-from ksivi.auto.doubts import is_improper, weights_move
-from ksivi.auto.gaussians import batch_and_match
-from ksivi.auto.trust import Findings, examine
+from ksivi.auto._doubts import is_improper, weights_move
+from ksivi.auto._gaussians import batch_and_match
+from ksivi.auto._trust import Findings, examine
 from ksivi.diagnostics import (
     Importance,
     difference,
@@ -25,7 +25,7 @@ from ksivi.diagnostics import (
 )
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 
-_module = importlib.import_module("ksivi.auto.fit")  # the name ksivi.auto.fit is the function
+_module = importlib.import_module("ksivi.auto._fit")  # the name ksivi.auto.fit is the function
 _conclude = _module._conclude
 
 

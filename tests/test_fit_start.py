@@ -7,11 +7,11 @@ import pytest
 
 import ksivi
 from known import COVARIANCE, MEAN, gaussian, two_modes
-from ksivi.auto.gaussians import batch_and_match
-from ksivi.auto.scan import with_far_modes
-from ksivi.auto.search import first_starts, search
-from ksivi.auto.start import choose_start
-from ksivi.auto.stopping import cooling_rates, has_settled
+from ksivi.auto._gaussians import batch_and_match
+from ksivi.auto._scan import with_far_modes
+from ksivi.auto._search import first_starts, search
+from ksivi.auto._start import choose_start
+from ksivi.auto._stopping import cooling_rates, has_settled
 
 
 def test_batch_and_match_meets_a_gaussian_from_afar():

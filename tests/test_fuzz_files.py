@@ -16,8 +16,8 @@ import pytest
 import killed
 import ksivi
 from damage import damaged
-from ksivi.record import Record
-from ksivi.training import checkpoints
+from ksivi.results import Record
+from ksivi.training import _checkpoints as checkpoints
 
 COUNT = int(os.environ.get("KSIVI_DAMAGED", "60"))
 KEY = jax.random.key(3)

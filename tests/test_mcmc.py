@@ -11,8 +11,8 @@ from scipy.stats import ks_2samp, mannwhitneyu
 
 import ksivi
 from ksivi.families import Empirical
-from ksivi.mcmc import reference
-from ksivi.mcmc.chains import agreement
+from ksivi.methods import _reference as reference
+from ksivi.methods._chains import agreement
 
 pytest.importorskip("blackjax")
 
@@ -301,7 +301,7 @@ def test_the_fingerprint_sees_programs_data_and_nothing_else():
 
 def test_the_fingerprint_is_the_same_in_another_process():
     code = (
-        "import jax, jax.numpy as jnp; from ksivi.mcmc.reference import fingerprint;"
+        "import jax, jax.numpy as jnp; from ksivi.methods._reference import fingerprint;"
         "print(fingerprint(lambda x: jnp.sum(jax.nn.relu(x) ** 2), 2, (jnp.ones(2), 'a')))"
     )
     prints = [

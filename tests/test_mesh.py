@@ -16,7 +16,7 @@ import pytest
 
 import ksivi
 import on_devices
-from ksivi import _sharding
+from ksivi._core import sharding
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
 CASES = [
@@ -59,9 +59,9 @@ def test_fit_refuses_as_many_virtual_devices_as_threads(monkeypatch):
     with pytest.raises(
         ValueError, match="mesh must have fewer virtual devices than XLA has threads, got 2 devices and"
     ):
-        _sharding.require_threads(mesh)
+        sharding.require_threads(mesh)
     monkeypatch.setenv("NPROC", "4")
-    assert _sharding.require_threads(mesh) is mesh
+    assert sharding.require_threads(mesh) is mesh
 
 
 @functools.cache

@@ -9,9 +9,9 @@ from jax.extend import random as jax_generators
 from scipy import stats
 
 import ksivi
-from ksivi import _normals
-from ksivi._closures import Structural
-from ksivi.training.loop import Problem, split_family
+from ksivi._core import normals
+from ksivi._core.closures import Structural
+from ksivi.training._step import Problem, split_family
 
 KEY = jax.random.key(7)
 
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="a GPU dr
 
 
 def quick(key, shape, dtype=jnp.float32):
-    with _normals.quickly():
-        return _normals.normal(key, shape, dtype)
+    with normals.quickly():
+        return normals.normal(key, shape, dtype)
 
 
 def test_words_are_those_of_jaxs_threefry():
     counts = jnp.arange(1_000, dtype=jnp.uint32)
     key = jax.random.key_data(KEY)
     truth = jax_generators.threefry2x32_p.bind(key[0], key[1], jnp.ones_like(counts), counts)
-    for word, true in zip(_normals._threefry(key, counts), truth, strict=True):
+    for word, true in zip(normals._threefry(key, counts), truth, strict=True):
         np.testing.assert_array_equal(word, true)
 
 
@@ -37,7 +37,7 @@ def test_numbers_are_box_and_mullers():
     a = np.array([0, 1, 2**31, 2**32 - 1, 12_345, 2**30, 77, 2**20], np.uint32)
     b = np.concatenate([np.arange(4, dtype=np.uint32) + (np.uint32(k) << 9) for k in (0, 123_456, 2**23 - 1)])
     a, b = np.meshgrid(a, b)
-    found = np.asarray(_normals._pairs(jnp.asarray(a.ravel()), jnp.asarray(b.ravel()))).reshape(a.shape)
+    found = np.asarray(normals._pairs(jnp.asarray(a.ravel()), jnp.asarray(b.ravel()))).reshape(a.shape)
     radius = np.sqrt(-2 * np.log(np.minimum((a.astype(np.float32).astype(float) + 0.5) / 2**32, 1)))
     angle = ((b >> 9) + 0.5) * 2.0**-23 * np.pi / 2 - np.pi / 4
     truth = radius * np.where(b & 2, -1, 1) * np.where(b & 1, 1j * np.exp(-1j * angle), np.exp(1j * angle))
@@ -81,7 +81,7 @@ def test_the_four_parts_of_an_array_are_independent():
 
 def test_outside_of_training_normals_are_jaxs():
     truth = jax.random.normal(KEY, (10,))
-    np.testing.assert_array_equal(_normals.normal(KEY, (10,), jnp.float32), truth)
+    np.testing.assert_array_equal(normals.normal(KEY, (10,), jnp.float32), truth)
     assert not np.any(quick(KEY, (10,)) == truth)
 
 

@@ -7,17 +7,17 @@ import sys
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import ksivi_paper as paper
 import numpy as np
 import pytest
+from ksivi_paper.cells import where
+from ksivi_paper.estimators import Estimators
+from ksivi_paper.measures import floors, measuring_key, rounded
+from ksivi_paper.networks import SampledNetworks, Setup, TrainedNetworks
+from ksivi_paper.records import make_record
+from ksivi_paper.training import Sampling, Training
 
-from ksivi import paper
 from ksivi.comparison import Plan, paper_plan
-from ksivi.paper.cells import where
-from ksivi.paper.estimators import Estimators
-from ksivi.paper.measures import floors, measuring_key, rounded
-from ksivi.paper.networks import SampledNetworks, Setup, TrainedNetworks
-from ksivi.paper.records import make_record
-from ksivi.paper.training import Sampling, Training
 
 TINY = Plan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
 
@@ -144,7 +144,7 @@ def test_training_of_another_spec_is_not_measured(tmp_path):
 
 def test_a_cell_that_cannot_run_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("KSIVI_DATA", str(tmp_path))
-    monkeypatch.setattr("ksivi.problems.data.SOURCES", {"waveform.mat": ksivi_source()})
+    monkeypatch.setattr("ksivi.problems._data.SOURCES", {"waveform.mat": ksivi_source()})
     missing = dataclasses.replace(tiny(), name="missing", problem=where("waveform", data="authors"))
     states = [outcome.state for outcome in paper.run([missing, tiny()], paper.Folder(tmp_path))]
     assert states[0].startswith("could not run: waveform.mat is not here")
@@ -152,7 +152,7 @@ def test_a_cell_that_cannot_run_does_not_stop_the_others(tmp_path, monkeypatch):
 
 
 def ksivi_source():
-    from ksivi.problems.data import Source
+    from ksivi.problems._data import Source
 
     return Source("the split")
 
@@ -169,8 +169,8 @@ def test_ctrl_c_leaves_nothing_that_looks_finished(tmp_path, monkeypatch, kind):
         "sampling": Sampling("toys", "s", where("multimodal"), "mied", (("num_steps", 9), ("rate", 1e-2)), 20, 1),
         "networks": SampledNetworks("bnn", "n", Setup("friedman", "released", "paper", 2), 1, "svgd", 5),
     }
-    monkeypatch.setattr("ksivi.training.run.run_many", interrupted)
-    monkeypatch.setattr(sys.modules["ksivi.methods.run"], "_run_chunk", interrupted)
+    monkeypatch.setattr("ksivi.training._host.run_many", interrupted)
+    monkeypatch.setattr(sys.modules["ksivi.methods._run"], "_run_chunk", interrupted)
     folder = paper.Folder(tmp_path)
     with pytest.raises(KeyboardInterrupt):
         paper.run([cells[kind], tiny(name="other")], folder)

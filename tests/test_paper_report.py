@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from ksivi import paper
-from ksivi.paper import EXPERIMENTS, Folder, headline, write_report
-from ksivi.paper.report.notes import Notes, verdict
-from ksivi.paper.report.shelf import Entry, Shelf, Spread
-from ksivi.paper.report.summary import BEGIN, END
+import ksivi_paper as paper
+from ksivi_paper import EXPERIMENTS, Folder, headline, write_report
+from ksivi_paper.report.notes import Notes, verdict
+from ksivi_paper.report.shelf import Entry, Shelf, Spread
+from ksivi_paper.report.summary import BEGIN, END
 
 RNG = np.random.default_rng(0)
 FLOOR = {"sliced_w2": 0.0332, "sliced_w1": 0.0237, "kl": -0.001, "mmd": 0.03, "boxed_5": 0.0225}

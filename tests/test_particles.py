@@ -8,7 +8,7 @@ import pytest
 
 import ksivi
 from ksivi.kernels import IMQ, Fixed, Gaussian, Laplace, Matern
-from ksivi.particles.mied import interaction_energy
+from ksivi.methods._mied import interaction_energy
 
 KEY = jax.random.key(0)
 
@@ -106,7 +106,7 @@ def test_mieds_gradient_leaves_the_diagonal_constant(x64):
 
 
 def test_mied_in_tiles_is_mied_in_one(x64, monkeypatch):
-    from ksivi.kernels import pairwise
+    from ksivi.kernels import _pairwise as pairwise
 
     x, log_p = jnp.asarray(points(10)), jnp.arange(10.0) / 10
     whole = jax.value_and_grad(interaction_energy)(x, log_p, jnp.asarray(1e-8))
@@ -123,7 +123,7 @@ def test_mied_in_tiles_is_mied_in_one(x64, monkeypatch):
 )
 def test_svgds_direction(x64, monkeypatch, kernel, tile):
     """Against the definition by automatic differentiation, pair by pair; the median bandwidth included."""
-    from ksivi.kernels import pairwise
+    from ksivi.kernels import _pairwise as pairwise
 
     monkeypatch.setattr(pairwise, "TILE", tile)
     x = jnp.asarray(points(8))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ksivi import _numerics
+from ksivi._core import numerics
 from ksivi.families import MLP
 
 IN_THREE, IN_FULL = "num_primitive_operations = 3", "HIGHEST, HIGHEST"
@@ -36,7 +36,7 @@ def test_a_cpu_beside_a_gpu_multiplies_in_full(ampere):
     assert all(IN_FULL in line and "algorithm" not in line for line in products("cpu"))
     a, b = np.random.default_rng(0).normal(size=(2, 40, 40)).astype(np.float32)
     cpu = jax.devices("cpu")[0]
-    found = _numerics.product(jax.device_put(a, cpu), jax.device_put(b, cpu))
+    found = numerics.product(jax.device_put(a, cpu), jax.device_put(b, cpu))
     np.testing.assert_allclose(found, a @ b, rtol=1e-4, atol=1e-5)
 
 
@@ -59,4 +59,4 @@ def test_double_precision_stays_double(ampere):
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="there is a GPU")
 def test_a_cpu_is_no_gpu():
-    assert not _numerics.has_ampere()
+    assert not numerics.has_ampere()

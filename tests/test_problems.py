@@ -38,7 +38,7 @@ def test_the_paper_writes_the_banana_upwards():
 def test_waveform_recipe_looks_like_the_data(data):
     """The generator's 5,000 rows against the UCI file: class shares and feature correlations."""
     rows = np.loadtxt(data / "waveform.data", delimiter=",")
-    from ksivi.problems.waveform import _generate
+    from ksivi.problems._waveform import _generate
 
     features, label = _generate(seed=0)
     assert np.all(np.abs(np.bincount(label) - np.bincount(rows[:, 21].astype(int))) < 5 * np.sqrt(2 * 5_000 * 2 / 9))
@@ -108,7 +108,7 @@ def test_the_authors_observations_are_known():
 def test_normal_numbers_are_those_of_pytorch(sizes):
     """Blocks of 16, tails that are drawn anew, and the odd number that short calls keep for the next."""
     torch = pytest.importorskip("torch")
-    from ksivi.problems.torch_normals import TorchNormals
+    from ksivi.problems._torch_normals import TorchNormals
 
     torch.manual_seed(7)
     ours = TorchNormals(7)

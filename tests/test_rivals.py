@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import ksivi
-from ksivi._numerics import truncated_weights
+from ksivi._core.numerics import truncated_weights
 from ksivi.families import GaussianMixing, SampledMixing, WideMixing
 from linear import COVARIANCE, KEY, LOG_CONSTANT, LOG_VAR, OFFSET, WEIGHT, linear_family, normal_target
 

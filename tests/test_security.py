@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi import _files
-from ksivi.cli.data import read_data
-from ksivi.cli.live import serving
+from ksivi.cli._data import read_data
+from ksivi.cli._live import serving
 
 SOURCE = Path(ksivi.__file__).parent
 

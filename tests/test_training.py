@@ -9,8 +9,8 @@ import optax
 import pytest
 
 import ksivi
-from ksivi._closures import Structural
-from ksivi.training import loop
+from ksivi._core.closures import Structural
+from ksivi.training import _step
 from small_runs import KEY, MEAN, SD, family, gaussian, same, train
 
 
@@ -51,7 +51,7 @@ def test_a_chunk_has_few_idle_steps(monkeypatch, turn, size):
     """Also where the randomness of two turns of the loop is more than what is drawn ahead."""
     monkeypatch.setattr(loop, "_unroll", lambda: turn)
     for length in (1, 4, 5, 50, 97, 1_000):
-        num_blocks, steps = loop.chunk_shape(size, length, 1_000)
+        num_blocks, steps = _step.chunk_shape(size, length, 1_000)
         assert length <= num_blocks * steps < 1.1 * length + 2 * turn
         assert steps % turn == 0
         assert steps >= 2 * turn

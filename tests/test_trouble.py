@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import ksivi
-from ksivi.training.run import Run
+from ksivi.training import Run
 from small_runs import KEY, family, same, train
 
 
@@ -174,7 +174,7 @@ def test_ctrl_c_before_the_first_chunk_ends(monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ksivi.training.run.run_one", interrupt)
+    monkeypatch.setattr("ksivi.training._host.run_one", interrupt)
     fit = train(num_steps=100)
     assert str(fit.status) == "interrupted: stopped by the user after 0 of 100 steps"
     assert fit.history["loss"].shape == (0,)
@@ -206,7 +206,7 @@ def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batche
         return steps, fits if batched else [fits]
 
     steps, fits = run()
-    monkeypatch.setattr("ksivi.training.run._runs_ahead", lambda: True)
+    monkeypatch.setattr("ksivi.training._host._runs_ahead", lambda: True)
     steps_ahead, fits_ahead = run()
     assert steps == steps_ahead
     for fit, ahead in zip(fits, fits_ahead, strict=True):
@@ -218,8 +218,8 @@ def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batche
 def test_the_speed_is_of_one_chunk_where_the_next_has_begun(monkeypatch):
     """By a clock that ticks when it is read: chunks that come one after another take no longer than all of them."""
     clock = types.SimpleNamespace(perf_counter=functools.partial(next, itertools.count(0.0)))
-    monkeypatch.setattr("ksivi.training.run.time", clock)
-    monkeypatch.setattr("ksivi.training.run._runs_ahead", lambda: True)
+    monkeypatch.setattr("ksivi.training._host.time", clock)
+    monkeypatch.setattr("ksivi.training._host._runs_ahead", lambda: True)
     chunks = []
     train(callbacks=[chunks.append], num_steps=200, chunk_size=20)
     assert len(chunks) == 10

@@ -6,14 +6,10 @@ from typing import Any
 from . import diagnostics, families, kernels, metrics
 from .auto import Recipe, fit
 from .families import SemiImplicit
-from .mcmc import MALA, NUTS, SGLD, reference_draws
-from .methods import run
+from .methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, reference_draws, run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
-from .particles import KSDD, MIED, SVGD
-from .posterior import Cost, Fit, Posterior, Status, load
-from .record import Record, read_record
-from .rows import Rows
-from .targets import Target, from_callback, from_numpyro, from_pymc, from_torch, supports
+from .results import Cost, Fit, Posterior, Record, Status, load, read_record
+from .targets import Rows, Target, from_callback, from_numpyro, from_pymc, from_torch, supports
 from .training import Chunk, JSONLines, TensorBoard, train
 
 __version__ = "0.1.0"

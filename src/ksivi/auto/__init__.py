@@ -1,7 +1,7 @@
 """`fit`: no tuning."""
 
-from .fit import fit
-from .recipe import Recipe
-from .refine import Refined
+from ._fit import fit
+from ._recipe import Recipe
+from ._refine import Refined
 
 __all__ = ["Recipe", "Refined", "fit"]

@@ -1,5 +1,6 @@
 """The command line, a file a command. Results on stdout, everything else on stderr."""
 
+from importlib.metadata import entry_points
 from typing import Annotated
 
 try:
@@ -9,15 +10,22 @@ except ImportError as error:
     raise SystemExit(f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})") from error
 
 from .. import __version__
-from .calibrate import calibrate
-from .compare import compare
-from .demo import demo
-from .fit import fit
-from .paper import app as paper
-from .report import report
-from .resume import resume
-from .sample import sample
-from .shared import BAD_INPUT, fail
+from ._calibrate import calibrate
+from ._compare import compare
+from ._demo import demo
+from ._executors import ExecutorName as ExecutorName
+from ._executors import Scheduler as Scheduler
+from ._executors import Workers as Workers
+from ._executors import chosen_executor as chosen_executor
+from ._fit import fit
+from ._report import report
+from ._resume import resume
+from ._sample import sample
+from ._shared import BAD_INPUT as BAD_INPUT
+from ._shared import INTERRUPTED as INTERRUPTED
+from ._shared import fail as fail
+from ._shared import folder as folder
+from ._shared import notes as notes
 
 __all__ = ["app", "main", "rich"]
 
@@ -39,7 +47,8 @@ app = typer.Typer(
 )
 for command in (fit, resume, sample, report, calibrate, demo, compare):
     app.command()(command)
-app.add_typer(paper, name="paper")
+for plugin in entry_points(group="ksivi.commands"):
+    app.add_typer(plugin.load(), name=plugin.name)
 
 
 def main() -> None:

@@ -1,13 +1,13 @@
 """Whether to believe a posterior, and how an objective and a family behave."""
 
-from .differences import Difference, difference, sliced_distance
-from .discrepancy import Discrepancy, discrepancy
-from .gradients import gradient_variance
-from .importance import Importance, importance, log_mean_weight, truncated_weights
-from .movement import Movement, movement
-from .pareto import khat_threshold, pareto_khat
-from .smoothness import jacobian_lipschitz, jacobian_norms
-from .witness import Witness, witness
+from ._differences import Difference, difference, sliced_distance
+from ._discrepancy import Discrepancy, discrepancy
+from ._gradients import gradient_variance
+from ._importance import Importance, importance, log_mean_weight, truncated_weights
+from ._movement import Movement, movement
+from ._pareto import khat_threshold, pareto_khat
+from ._smoothness import jacobian_lipschitz, jacobian_norms
+from ._witness import Witness, witness
 
 __all__ = [
     "Difference",

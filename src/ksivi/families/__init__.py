@@ -1,12 +1,14 @@
 """Variational families q(x) = ∫ q(x|z) q(z) dz."""
 
-from .conditional import DiagonalGaussian
-from .empirical import Empirical
-from .frozen import Frozen, groups, trainable
-from .layers import Triangular
-from .mixing import AbstractMixing, GaussianMixing, SampledMixing, WideMixing
-from .networks import MLP, Constant
-from .semi_implicit import SemiImplicit
+from ._conditional import DiagonalGaussian
+from ._conditional import exact_log_normals as exact_log_normals
+from ._empirical import Empirical
+from ._frozen import Frozen, groups, trainable
+from ._layers import Triangular
+from ._mixing import AbstractMixing, GaussianMixing, SampledMixing, WideMixing
+from ._networks import MLP, Constant
+from ._semi_implicit import SemiImplicit
+from ._semi_implicit import round_up as round_up
 
 __all__ = [
     "MLP",

@@ -1,15 +1,15 @@
 """Objectives: one file each, all through the same door."""
 
-from .base import AbstractObjective
-from .jeffreys import Jeffreys
-from .ksivi import KSIVI
-from .likelihood import MaximumLikelihood
-from .prediction import MeanPrediction
-from .schedules import Annealing, Decay
-from .sivi import SIVI
-from .sivi_sm import SIVISM
-from .uivi import UIVI
-from .wake import Wake
+from ._jeffreys import Jeffreys
+from ._ksivi import KSIVI
+from ._likelihood import MaximumLikelihood
+from ._objective import AbstractObjective
+from ._prediction import MeanPrediction
+from ._schedules import Annealing, Decay
+from ._sivi import SIVI
+from ._sivi_sm import SIVISM
+from ._uivi import UIVI
+from ._wake import Wake
 
 __all__ = [
     "KSIVI",

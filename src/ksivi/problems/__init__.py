@@ -1,12 +1,12 @@
 """Problems to try methods on: a target, its truth, its name."""
 
-from .base import AbstractProblem
-from .bnn import BNN, Hyper, bnn
-from .data import locate
-from .diffusion import diffusion
-from .own import from_file, from_module
-from .toys import Toy, banana, multimodal, student_t, x_shaped
-from .waveform import waveform
+from ._bnn import BNN, Hyper, bnn
+from ._data import locate
+from ._diffusion import diffusion
+from ._own import from_file, from_module
+from ._problem import AbstractProblem
+from ._toys import Toy, banana, multimodal, student_t, x_shaped
+from ._waveform import waveform
 
 __all__ = [
     "BNN",

@@ -1,9 +1,14 @@
 """Figures and pages."""
 
-from .comparison import methods_and_truth
-from .comparison_page import comparison_page
-from .errors import witness_arrows
-from .figures import draws_and_contours
-from .run_page import run_page
+from ._comparison import methods_and_truth
+from ._comparison_page import comparison_page
+from ._errors import witness_arrows
+from ._figures import draws_and_contours
+from ._html import note as note
+from ._html import page as page
+from ._ranks import rank_histograms as rank_histograms
+from ._run_page import growing_curve as growing_curve
+from ._run_page import run_page
+from ._style import save as save
 
 __all__ = ["comparison_page", "draws_and_contours", "methods_and_truth", "run_page", "witness_arrows"]

@@ -1,20 +1,22 @@
 """What is approximated: log densities, their scores, and views of them."""
 
 from . import supports
-from .affine import Affine
-from .callback import from_callback
-from .data import at_step, feed_of, require_all_rows, with_data
-from .layout import Layout, split
-from .numpyro import from_numpyro
-from .pymc import from_pymc
-from .stein import stein_ratio
+from ._affine import Affine
+from ._callback import from_callback
+from ._data import at_step, feed_of, require_all_rows, with_data
+from ._layout import Layout, split
+from ._numpyro import from_numpyro
+from ._pymc import from_pymc
+from ._rows import Rows
+from ._stein import stein_ratio
+from ._target import Target
+from ._torch import from_torch
 from .supports import Support
-from .target import Target
-from .torch import from_torch
 
 __all__ = [
     "Affine",
     "Layout",
+    "Rows",
     "Support",
     "Target",
     "at_step",

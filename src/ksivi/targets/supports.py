@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from .. import _archive
+from .._core import archive
 
 
 class _Map(NamedTuple):
@@ -48,7 +48,7 @@ def _softmax_slope(u: Float[Array, "... k"]) -> Float[Array, "..."]:
 _MAPS["softmax_simplex"] = _Map(_softmax, _inverse_softmax, _softmax_slope)
 
 
-@_archive.register
+@archive.register
 class Support(eqx.Module):
     """A set of parameter values, and the map onto it.
 

@@ -1,13 +1,14 @@
 """Training: one loop for every objective."""
 
-from .callbacks import Callback, Chunk, told_to_stop
-from .checkpoints import Checkpoints, as_checkpoints
-from .logs import JSONLines, TensorBoard
-from .progress import ProgressBar, wanted
-from .run import Run
-from .signals import heeding_sigterm
-from .train import train
-from .trouble import Trouble, early_ratio, find_trouble
+from ._callbacks import Callback, Chunk, told_to_stop
+from ._checkpoints import Checkpoints, as_checkpoints
+from ._host import Run
+from ._logs import JSONLines, TensorBoard
+from ._progress import ProgressBar, wanted
+from ._signals import heeding_sigterm
+from ._start import divided as divided
+from ._train import train
+from ._trouble import Trouble, early_ratio, find_trouble
 
 __all__ = [
     "Callback",

@@ -1,0 +1,211 @@
+"""What is measured of a posterior, by name: numbers for the tables, and small arrays for the figures."""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ksivi.comparison import redraw, sliced_distances
+from ksivi.diagnostics import jacobian_lipschitz, jacobian_norms
+from ksivi.families import SemiImplicit
+from ksivi.metrics import boxed_wasserstein, kl_knn, mmd
+from ksivi.results import Posterior
+
+from .cells import REDRAWS, Where
+
+HALF_WIDTHS = (5, 8, 10)
+
+_SEED = 2**31 - 1
+_NUM_DRAWS = 1_000
+_MANY = 100_000
+_GRID = 64
+_DIGITS = 5
+
+Numbers = dict[str, Any]
+Blocks = Float[Array, "r n d"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where draws come from: ten blocks of a thousand, or many at once."""
+
+    blocks: Callable[[Array], Blocks]
+    many: Callable[[Array, int], Float[Array, "n d"]]
+
+
+def measure(names: Sequence[str], problem: Where, posterior: Posterior) -> Numbers:
+    """The named measures of one posterior."""
+    source = Source(lambda key: redraw(key, posterior.sample, REDRAWS), posterior.sample)
+    return _measure(measuring_key(0), names, problem, source)
+
+
+@functools.cache
+def floors(names: tuple[str, ...], problem: Where) -> Numbers:
+    """The same measures of the truth against other draws of it: no method can be expected below."""
+    others = Source(lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference)
+    return _measure(measuring_key(1), names, problem, others)
+
+
+def _measure(key: Array, names: Sequence[str], problem: Where, source: Source) -> Numbers:
+    numbers: Numbers = {}
+    for name in names:
+        index = sorted(MEASURES).index(name)
+        numbers |= MEASURES[name](jax.random.fold_in(key, index), problem, source)
+    return {name: _round(value) for name, value in numbers.items()}
+
+
+def measuring_key(purpose: int) -> Array:
+    """Keys of measuring, apart from those of training, which are the seeds' own."""
+    return jax.random.fold_in(jax.random.key(_SEED), purpose)
+
+
+def _sliced(p: int, redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """Sliced W_p, the mean over redraws of a thousand, and the sd over the redraws."""
+    draw_key, metric_key = jax.random.split(key)
+    samples, blocks = source.blocks(draw_key)[:redraws], problem.truth().blocks[:redraws]
+    return _over_redraws(f"sliced_w{p}", sliced_distances(metric_key, samples, blocks, p))
+
+
+def _over_redraws(name: str, values: list[float]) -> Numbers:
+    """Mean and sd; infinite where a value is."""
+    if not np.isfinite(values).all():
+        return {name: math.inf, f"{name}_sd": math.inf}
+    return {name: float(np.mean(values)), f"{name}_sd": float(np.std(values, ddof=1))}
+
+
+def _kl(n: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """KL(q‖p) by nearest neighbours, with n draws of each."""
+    q_key, p_key = jax.random.split(key)
+    x = source.many(q_key, n)
+    if not np.isfinite(np.asarray(x)).all():
+        return {"kl": math.inf}
+    return {"kl": kl_knn(x, problem.make().reference(p_key, n))}
+
+
+def _mmd(redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """The maximum mean discrepancy, the mean over redraws of a thousand."""
+    pairs = zip(source.blocks(key)[:redraws], problem.truth().blocks[:redraws], strict=True)
+    values = [mmd(x, y) if bool(jnp.isfinite(x).all()) else math.inf for x, y in pairs]
+    return _over_redraws("mmd", values)
+
+
+def _boxed(redraws: int, n: int, key: Array, problem: Where, source: Source) -> Numbers:
+    """Squared-cost transport inside boxes, n draws against ten times as many, the mean over redraws.
+
+    Points outside do not count, so that the share of draws inside stands beside each number.
+    """
+    draw_key, truth_key = jax.random.split(key)
+    truths = [problem.make().reference(k, 10 * n) for k in jax.random.split(truth_key, redraws)]
+    samples = source.blocks(draw_key)[:redraws, :n]
+    numbers: Numbers = {}
+    for a in HALF_WIDTHS:
+        inside = jnp.all(jnp.abs(samples) < a, axis=2)
+        pairs = zip(samples, truths, inside, strict=True)
+        costs = [boxed_wasserstein(x, y, a) if k.any() else math.inf for x, y, k in pairs]
+        numbers |= _over_redraws(f"boxed_{a}", costs) | {f"inside_{a}": float(jnp.mean(inside))}
+    return numbers
+
+
+def _measures(redraws: int, many: int, boxed: int, suffix: str) -> dict[str, Callable[[Array, Where, Source], Numbers]]:
+    found = {
+        "sliced-w2": functools.partial(_sliced, 2, redraws),
+        "sliced-w1": functools.partial(_sliced, 1, redraws),
+        "kl": functools.partial(_kl, many),
+        "mmd": functools.partial(_mmd, redraws),
+        "boxed": functools.partial(_boxed, redraws, boxed),
+    }
+    return {name + suffix: measure for name, measure in found.items()}
+
+
+MEASURES = _measures(REDRAWS, _MANY, _NUM_DRAWS, "") | _measures(2, _NUM_DRAWS, 100, "-few")
+
+
+def _histogram(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """Counts of a hundred thousand draws on a grid over the truth."""
+    truth = np.asarray(problem.truth().blocks).reshape(-1, 2)
+    low, high = np.quantile(truth, [0.001, 0.999], axis=0)
+    margin = 0.1 * (high - low)
+    low, high = low - margin, high + margin
+    draws = np.asarray(snapshots[-1].sample(measuring_key(2), _MANY))
+    counts, _, _ = np.histogram2d(draws[:, 0], draws[:, 1], _GRID, list(zip(low, high, strict=True)))
+    return {"low": rounded(low), "high": rounded(high), "counts": counts.astype(int).tolist()}
+
+
+def _draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """A thousand draws of the first seven coordinates, and of the truth."""
+    draws = snapshots[-1].sample(measuring_key(2), _NUM_DRAWS)
+    return {"draws": rounded(draws[:, :7], 4), "truth": rounded(problem.truth().blocks[0][:, :7], 4)}
+
+
+def _all_draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """A thousand draws, for what is measured between two cells."""
+    return {"draws": rounded(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS), 4)}
+
+
+def _correlations(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """Pairwise correlation coefficients, and of the truth."""
+    draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
+    truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
+    upper = np.triu_indices(draws.shape[1], 1)
+    return {name: rounded(np.corrcoef(x.T)[upper], 4) for name, x in {"draws": draws, "truth": truth}.items()}
+
+
+def _band(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """Mean and 95% interval of every coordinate, and of the truth."""
+    draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
+    truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
+
+    def band(x: np.ndarray) -> dict[str, Any]:
+        low, high = np.quantile(x, [0.025, 0.975], axis=0)
+        return {"mean": rounded(x.mean(axis=0)), "low": rounded(low), "high": rounded(high)}
+
+    return {"draws": band(draws), "truth": band(truth)}
+
+
+def _smoothness(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
+    """For random z: ‖∂μ/∂φ‖ at every snapshot, and the Lipschitz estimate of the Jacobian from each to the next."""
+    means = [_family(posterior).conditional.mean for posterior in snapshots]
+    z = _family(snapshots[0]).mixing.sample(measuring_key(2), 200)
+    return {
+        "z_norm": rounded(np.linalg.norm(z, axis=1)),
+        "jacobian": [rounded(jacobian_norms(mean, z)) for mean in means],
+        "lipschitz": [rounded(jacobian_lipschitz(a, b, z)) for a, b in itertools.pairwise(means)],
+    }
+
+
+def _family(posterior: Posterior) -> SemiImplicit:
+    assert isinstance(posterior.family, SemiImplicit)
+    return posterior.family
+
+
+SHOWN: dict[str, Callable[[Where, list[Posterior]], dict[str, Any]]] = {
+    "histogram": _histogram,
+    "draws": _draws,
+    "all-draws": _all_draws,
+    "correlations": _correlations,
+    "band": _band,
+    "smoothness": _smoothness,
+}
+
+
+def rounded(values: Any, digits: int = _DIGITS) -> Any:
+    """Nested lists of numbers with so many significant digits; None where not finite."""
+    array = np.asarray(values, np.float64)
+    return _round_list(array.tolist(), digits)
+
+
+def _round_list(values: Any, digits: int) -> Any:
+    if isinstance(values, list):
+        return [_round_list(value, digits) for value in values]
+    return _round(values, digits)
+
+
+def _round(value: float, digits: int = _DIGITS) -> Any:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None

@@ -1,0 +1,115 @@
+"""The section of the conditioned diffusion."""
+
+from typing import Any
+
+import numpy as np
+
+from ksivi.report import _curves as curves
+from ksivi.report import _style as style
+from ksivi.report import _trajectories as trajectories
+
+from .. import published
+from ..experiments import DIMS, TRAINED
+from . import text
+from .page import Page
+from .shelf import Entry, Shelf
+
+DRIFTS = {"released": "the released code's drift", "paper": "the paper's drift"}
+
+
+def entry(dim: int, drift: str, method: str) -> Entry:
+    """A number of the tables; the paper's are of the released code's drift."""
+    known = published.DIFFUSION[method][DIMS.index(dim)] if drift == "released" else None
+    return Entry("diffusion", cell(dim, drift, method), paper=known)
+
+
+def cell(dim: int, drift: str, method: str) -> str:
+    return f"{dim}-{drift}-{method}"
+
+
+def section(page: Page) -> None:
+    page.say("## Conditioned diffusion")
+    page.say(
+        "The observations are the authors'. The released code has 10x(1 − x²)/(1 + x²) for its drift where the "
+        "paper has 10x(1 − x²): two posteriors, each with its own truth by NUTS. The paper's numbers are of the first. "
+        "UIVI, which takes longest by far, runs on that one only."
+    )
+    dims = _dims(page.shelf)
+    for drift, name in DRIFTS.items():
+        _table(page, dims, drift, name)
+    _seconds(page, dims)
+    _trajectories(page, 100 if 100 in dims else dims[0])
+    _losses(page, dims)
+
+
+def _dims(shelf: Shelf) -> list[int]:
+    """Those that the preset has."""
+    return [dim for dim in DIMS if shelf.expects("diffusion", cell(dim, "released", "ksivi"))]
+
+
+def _table(page: Page, dims: list[int], drift: str, name: str) -> None:
+    methods = [method for method in TRAINED if page.shelf.expects("diffusion", cell(dims[0], drift, method))]
+    entries = {method: [entry(dim, drift, method) for dim in dims] for method in methods}
+    rows = [
+        [style.label(method), *(part for one in row for part in page.beside(one))] for method, row in entries.items()
+    ]
+    floors = [page.floor(column) for column in zip(*entries.values(), strict=True)]
+    rows.append(["*truth against itself*", *(part for floor in floors for part in (floor, text.NOTHING))])
+    page.say(f"Sliced W₂ with {name}, over {page.runs(one for row in entries.values() for one in row)}.")
+    page.table(("method", *text.with_paper(f"d = {dim}" for dim in dims)), rows)
+
+
+def _seconds(page: Page, dims: list[int]) -> None:
+    page.say(
+        "Seconds for 10,000 steps, once compiled, with the released drift. Ours are for all runs of a cell at once, "
+        "whose number stands behind ×, on the device named above, which cells may have shared; the paper's are of "
+        "one run on a 3.2 GHz CPU."
+    )
+    rows = [[style.label(method), *_times(page.shelf, dims, method)] for method in TRAINED]
+    page.table(("method", *text.with_paper(f"d = {dim}" for dim in dims)), rows)
+
+
+def _times(shelf: Shelf, dims: list[int], method: str) -> list[str]:
+    times = []
+    for dim in dims:
+        record = shelf.get("diffusion", cell(dim, "released", method))
+        known = published.DIFFUSION_SECONDS.get(method)
+        times.append(_time(record))
+        times.append(text.fixed(known[DIMS.index(dim)] if known else None, 2))
+    return times
+
+
+def _time(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return text.NOTHING
+    return f"{text.number(1e4 * record['seconds']['a_step'], 2)} (×{len(record['status'])})"
+
+
+def _trajectories(page: Page, dim: int) -> None:
+    rows = [(name, _bands(page.shelf, dim, drift)) for drift, name in DRIFTS.items()]
+    rows = [(name, row) for name, row in rows if row]
+    caption = (
+        f"The conditioned diffusion at d = {dim}: means and 95% intervals of 1,000 draws of each method in colour, "
+        "those of the truth in black."
+    )
+    page.figure("diffusion-paths", caption, rows, lambda path: trajectories.trajectories(path, rows))
+
+
+def _bands(shelf: Shelf, dim: int, drift: str) -> list[tuple[str, dict, dict]]:
+    found = [(method, shelf.shown("diffusion", cell(dim, drift, method), "band")) for method in TRAINED]
+    return [(m, one["draws"], one["truth"]) for m, one in found if one and None not in one["draws"]["mean"]]
+
+
+def _losses(page: Page, dims: list[int]) -> None:
+    rows = [(f"d = {dim}", _loss_row(page.shelf, dim)) for dim in dims]
+    rows = [(name, row) for name, row in rows if row]
+    caption = (
+        "Training losses with the released drift, a line a run, means over 200 stretches of the steps. Each method "
+        "has a loss of its own, so that heights do not compare."
+    )
+    page.figure("diffusion-losses", caption, rows, lambda path: curves.losses(path, rows))
+
+
+def _loss_row(shelf: Shelf, dim: int) -> list[tuple[str, int, np.ndarray]]:
+    found = [(method, shelf.get("diffusion", cell(dim, "released", method))) for method in TRAINED]
+    return [(m, r["spec"]["plan"]["num_steps"], np.asarray(r["numbers"]["losses"], float)) for m, r in found if r]

@@ -1,0 +1,1 @@
+"""What every package may import: checks of arguments, precision, files, compilation, devices."""

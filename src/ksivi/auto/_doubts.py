@@ -1,0 +1,133 @@
+"""What may speak against a fit: each a function of what was measured, to words or to None."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._core.compile import one_shot
+from ..diagnostics import Difference, Importance, Movement, difference, sliced_distance, truncated_weights
+from ..targets import Target
+from ._gaussians import LEAST_MASS, Gaussians
+
+Draws = Float[np.ndarray, "n d"]
+
+_FORGOTTEN = 0.5
+"""The memory below which chains have seen enough of the target to vouch for the draws."""
+_SURELY = 0.05
+"""The standard error up to which weights vouch for the draws."""
+_FAR = 0.11
+"""Sliced W₂ in normal scores; with 1,000 draws' own noise that makes 1.8 times the distance of two exact samples."""
+_OUTSIDE = 0.05
+"""Share of another run's draws beyond the 1% and 99% quantiles of the best one's, in any coordinate."""
+_MARGIN = 0.05
+"""Of the exponent of a tail, for rounding."""
+
+
+def moves(what: str, change: Difference, turned: Difference, error: float = 0.0) -> str | None:
+    """Changes of coordinates, and of draws turned into principal axes, where wrong dependence shows."""
+    if not change.is_small(error):
+        return f"{what} move the draws: {change}"
+    if not turned.is_small(error):
+        return f"{what} move the draws along their principal axes: {turned}"
+    return None
+
+
+def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]) -> str | None:
+    """Weights know what chains cannot see: the shares of separate modes, and narrow places."""
+    weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
+    turned = difference(draws @ axes, weighed.draws @ axes, weights)
+    doubt = moves("importance weights", change, turned, error)
+    distance = sliced_distance(draws, weighed.draws, weights)
+    if doubt is None and distance > _FAR + error:
+        return f"importance weights move the draws: sliced distance {distance:.2f}, at most {_FAR + error:.2f}"
+    return doubt
+
+
+def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
+    """A run with a worse bound that lies within the best one is only narrower; one beside it has found other mass."""
+    found = difference(draws, other)
+    low, high = np.quantile(draws, (0.01, 0.99), axis=0)
+    outside = np.mean((other < low) | (other > high), axis=0)
+    if found.is_small() or np.max(outside) <= _OUTSIDE:
+        return None
+    return f"independent runs differ, and chains of HMC do not bring them together: {found}"
+
+
+def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str | None:
+    """Gaussians found before training, whose evidence says that they hold mass, must hold as many draws."""
+    usable = _usable(gaussians)
+    total = np.logaddexp(log_evidence, max((elbo for _, _, elbo in usable), default=-np.inf))
+    radius2 = _nine_tenths_of_chi2(draws.shape[1])
+    for mean, root, elbo in usable:
+        mass = np.exp(elbo - total)
+        inside = np.mean(_squared_distances(draws, mean, root) < radius2)
+        if mass >= LEAST_MASS and inside < 0.25 * mass:
+            return f"a mode with at least {mass:.0%} of the mass holds {inside:.1%} of the draws"
+    return None
+
+
+def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
+    """How surely a chain is still nearest to the Gaussian that it began nearest to: coordinates forget a small mode."""
+    before, after = (_nearest(draws, gaussians) for draws in (moved.before, moved.after))
+    memories = [0.0]
+    for k in np.unique(before):
+        was, is_now = before == k, after == k
+        if LEAST_MASS < was.mean() < 1 - LEAST_MASS:
+            memories.append(float(is_now[was].mean() - is_now[~was].mean()))
+    return max(memories)
+
+
+def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) -> str | None:
+    """Far out along every coordinate and every principal axis the density must fall faster than 1/r."""
+    low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
+    turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
+    steps = np.concatenate([np.diag(high - low), turned])
+    steps = np.concatenate([steps, -steps])
+    middle, near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4))
+    # Where a scale grows along the way the density may rise again, from far below: that holds no mass.
+    fine = np.isfinite(near) & np.isfinite(far) & (far > middle - 2 * np.log(1e4))
+    slopes = np.full(len(near), -np.inf)
+    slopes[fine] = (far[fine] - near[fine]) / np.log(1e2)
+    flat = slopes >= -1 - _MARGIN
+    if not flat.any():
+        return None
+    first = int(np.argmax(flat)) % (2 * len(centre))
+    where = f"coordinate {first}" if first < len(centre) else "a combination of coordinates"
+    return f"the posterior may be improper: its density falls no faster than 1/r far out along {where}"
+
+
+def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | None:
+    """Chains that have not forgotten where they began say nothing; then the weights must, and surely."""
+    if memory < _FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
+        return None
+    why = "too few of them count" if is_light else "their tails are heavy"
+    return f"chains are too slow to check the draws, and importance weights cannot: {why}"
+
+
+def _usable(gaussians: Gaussians) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    return [one for one in gaussians.each() if np.isfinite(one[2]) and np.isfinite(one[1]).all()]
+
+
+def _squared_distances(draws: Draws, mean: np.ndarray, root: np.ndarray) -> Float[np.ndarray, " n"]:
+    return np.sum(np.linalg.solve(root, (draws - mean).T) ** 2, axis=0)
+
+
+def _nearest(draws: Draws, gaussians: Gaussians) -> Int[np.ndarray, " n"]:
+    """Which Gaussian, weighted by its evidence, has the highest density at each draw."""
+    logs = [
+        elbo - 0.5 * _squared_distances(draws, mean, root) - np.sum(np.log(np.diag(root)))
+        for mean, root, elbo in _usable(gaussians)
+    ]
+    return np.argmax(logs, axis=0) if logs else np.zeros(len(draws), int)
+
+
+def _nine_tenths_of_chi2(dim: int) -> float:
+    """The 90% quantile, by Wilson and Hilferty: importing scipy.stats takes longer than some fits."""
+    return dim * (1 - 2 / (9 * dim) + 1.2816 * (2 / (9 * dim)) ** 0.5) ** 3
+
+
+@one_shot
+def _along(target: Target, centre: Float[np.ndarray, " d"], steps: Float[np.ndarray, "n d"]) -> Float[Array, " n"]:
+    points = jnp.asarray(centre[None] + steps, jnp.result_type(float))
+    return jax.vmap(target.unwhitened().log_density)(points)

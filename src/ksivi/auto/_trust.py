@@ -1,0 +1,112 @@
+"""Whether to trust a fit: what was measured of it, and the doubts that remain, in words."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float, PRNGKeyArray
+
+from ..diagnostics import (
+    Difference,
+    Importance,
+    Movement,
+    difference,
+    discrepancy,
+    importance,
+    khat_threshold,
+    movement,
+    pareto_khat,
+    truncated_weights,
+)
+from ..results import Posterior
+from ..targets import Target
+from ._doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, moves, runs_differ, weights_move
+from ._gaussians import Gaussians
+
+_NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
+"""Weights of draws with a mixing so much wider decide; those of the sampler itself are shown."""
+_NUM_DRAWS = 10_000
+_TINY = 1e-30
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What diagnostics say of a fit: numbers for its table, doubts in words, and the draws they were found with."""
+
+    diagnostics: dict[str, Any]
+    doubts: list[str]
+    weighed: Importance | None = None
+    moved: Movement | None = None
+
+
+def examine(
+    key: PRNGKeyArray, target: Target, best: Posterior, others: Sequence[Posterior], gaussians: Gaussians
+) -> Findings:
+    """Examines the best posterior; the others are independent runs to agree with."""
+    weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
+    try:
+        draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
+        size = {"num_samples": _NUM_WEIGHED, "num_mixing": _NUM_MIXING}
+        plain = importance(weigh_key, target, best, **size)
+        weighed = importance(wide_key, target, best, **size, widening=_WIDENING)
+        moved = movement(move_key, target, best, num_chains=_num_chains(target.dim))
+        # Found on half of the chains, tried on the other half.
+        axes = _principal_axes(moved.after[::2])
+    except (ValueError, np.linalg.LinAlgError) as error:
+        return Findings({}, [f"the draws cannot be examined: {error}"])
+    khats, limit = [pareto_khat(one.log_weights) for one in (plain, weighed)], khat_threshold(_NUM_WEIGHED)
+    is_light = khats[1] < limit
+    corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
+    memory = max(float(np.max(moved.memory)), memory_of_modes(moved, gaussians))
+    change = difference(draws, moved.after)
+    apart, disagreements = _compare_runs(runs_key, target, draws, others)
+    doubts = [
+        moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes)),
+        weights_move(draws, weighed, corrected, axes) if is_light else None,
+        *disagreements,
+        misses_modes(draws, weighed.log_evidence, gaussians),
+        is_improper(target, draws, axes),
+        cannot_tell(weighed, is_light, memory),
+    ]
+    diagnostics = {
+        "ELBO": f"{plain.elbo:.2f} ± {plain.elbo_error:.2f}",
+        "log evidence": f"{weighed.log_evidence:.2f} ± {weighed.log_evidence_error:.2f}",
+        "Pareto k-hat": f"{khats[0]:.2f}, K = {_NUM_MIXING:,}, at most {limit:.2f} for {_NUM_WEIGHED:,} draws",
+        "effective share": f"{plain.effective_sample_size / _NUM_WEIGHED:.2f} of the weights",
+        "weights move": f"{corrected}; k-hat {khats[1]:.2f} with the mixing {_WIDENING:g} times as wide",
+        "HMC moves": f"{change}; memory {memory:.2f}",
+        "runs differ": "; ".join(str(one) for one in apart) or "no other run came near",
+        "KSD²": str(discrepancy(ksd_key, target, best)),
+    }
+    return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
+
+
+def _num_chains(dim: int) -> int:
+    """Tails are averages over coordinates: more chains where there are few."""
+    return max(1_000, 8_000 // dim)
+
+
+def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+    """Columns onto which draws project uncorrelated, in standard deviations: where wrong dependence shows."""
+    sd = np.maximum(draws.std(axis=0), _TINY)
+    return np.linalg.eigh(np.atleast_2d(np.corrcoef(draws, rowvar=False)))[1] / sd[:, None]
+
+
+def _compare_runs(
+    key: PRNGKeyArray, target: Target, draws: Float[np.ndarray, "n d"], others: Sequence[Posterior]
+) -> tuple[list[Difference], list[str | None]]:
+    """How the other runs differ, and doubts about those that chains do not bring back to where the best one is."""
+    apart: list[Difference] = []
+    doubts: list[str | None] = []
+    for i, other in enumerate(others):
+        draw_key, move_key = jax.random.split(jax.random.fold_in(key, i))
+        apart.append(difference(draws, np.asarray(other.sample(draw_key, _NUM_DRAWS), np.float64)))
+        if not apart[-1].is_small():
+            try:
+                back = movement(move_key, target, other, num_chains=_num_chains(target.dim))
+                doubts.append(runs_differ(draws, back.after))
+            except (ValueError, np.linalg.LinAlgError) as error:
+                doubts.append(f"an independent run cannot be examined: {error}")
+    return apart, doubts

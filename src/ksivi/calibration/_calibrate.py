@@ -1,0 +1,243 @@
+"""`calibrate`: many fits to simulated data, and what their ranks and intervals say."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int, PRNGKeyArray
+
+from .._core.checks import as_count, as_single_key, blaming, describe, require_callable
+from .._core.files import write_atomically
+from ..auto import fit as run_fit
+from ..results import Fit
+from ..targets import Target
+from ._simulate import Simulate
+
+_RANKED, _DRAWN, _BINS = 99, 1_000, 20
+"""Draws that a truth is ranked among, draws that intervals are taken from, and bins of the test."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Replication:
+    """One truth, and where it lies in the posterior of its data.
+
+    **Attributes:**
+
+    - `ranks`: by parameter, how many of 99 draws lie below the truth.
+    - `shares`: by parameter, the share of 1,000 draws below it; an interval holds it when this is within its ends.
+    - `trusted`, `status`, `seconds`: of the fit.
+    - `key`: of the calibration that it is part of, with its number there, `index`.
+    """
+
+    key: str
+    index: int
+    ranks: dict[str, int]
+    shares: dict[str, float]
+    trusted: bool
+    status: str
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What replications say, untrusted ones among them."""
+
+    levels: ClassVar = (0.5, 0.8, 0.95)
+    replications: tuple[Replication, ...]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.replications[0].ranks)
+
+    @property
+    def ranks(self) -> Int[np.ndarray, "r q"]:
+        return np.array([[one.ranks[name] for name in self.names] for one in self.replications])
+
+    def inside(self, level: float) -> Bool[np.ndarray, "r q"]:
+        """Whether central intervals of this level hold the truth."""
+        shares = np.array([[one.shares[name] for name in self.names] for one in self.replications])
+        return np.abs(shares - 0.5) <= level / 2
+
+    def coverage(self, level: float) -> tuple[float, float]:
+        """The share of all intervals that hold the truth, and its standard error over replications."""
+        by_replication = self.inside(level).mean(axis=1)
+        return float(by_replication.mean()), float(by_replication.std(ddof=1) / np.sqrt(len(by_replication)))
+
+    @property
+    def counts(self) -> Int[np.ndarray, "q b"]:
+        """Histograms of the ranks, which calibrated posteriors make flat."""
+        return np.array([np.bincount(column * _BINS // (_RANKED + 1), minlength=_BINS) for column in self.ranks.T])
+
+    @property
+    def p_values(self) -> Float[np.ndarray, " q"]:
+        """Of a chi-squared test that ranks are uniform, by parameter, after Holm's correction for their number."""
+        from scipy.stats import chisquare
+
+        p = np.array([chisquare(row).pvalue for row in self.counts])
+        order = np.argsort(p)
+        corrected = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+        return np.minimum(corrected, 1)[np.argsort(order)]
+
+    def rejected(self, level: float = 0.01) -> list[str]:
+        """Parameters whose ranks are not uniform."""
+        return [name for name, p in zip(self.names, self.p_values, strict=True) if p < level]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As JSON has them."""
+        return {
+            "replications": len(self.replications),
+            "trusted": sum(one.trusted for one in self.replications),
+            "p_values": dict(zip(self.names, self.p_values.tolist(), strict=True)),
+            "coverage": {str(level): self.coverage(level) for level in self.levels},
+            "rejected": self.rejected(),
+        }
+
+    def __str__(self) -> str:
+        wide = max(len(name) for name in [*self.names, "all"])
+        lines = [f"{'':{wide}}   p of ranks   " + "   ".join(f"{level:.0%} holds" for level in self.levels)]
+        for i, (name, p) in enumerate(zip(self.names, self.p_values, strict=True)):
+            held = "   ".join(f"{self.inside(level)[:, i].mean():9.1%}" for level in self.levels)
+            lines.append(f"{name:{wide}}   {p:10.3f}   {held}")
+        pooled = "   ".join(f"{self.coverage(level)[0]:9.1%}" for level in self.levels)
+        trusted = sum(one.trusted for one in self.replications)
+        lines += [f"{'all':{wide}}   {'':10}   {pooled}", f"{len(self.replications)} fits, {trusted} of them trusted"]
+        return "\n".join(lines)
+
+
+def calibrate(
+    key: PRNGKeyArray,
+    simulate: Simulate,
+    num_replications: int = 200,
+    *,
+    fit: Callable[[PRNGKeyArray, Target], Fit] | None = None,
+    record: str | os.PathLike | None = None,
+    heard: Callable[[Replication], Any] | None = None,
+) -> Calibration:
+    """Draws truths from a prior, fits the data that each makes, and ranks it among the posterior's draws.
+
+    Where fits are right, every rank is as likely as any other, and intervals of 95% hold 95% of the truths. Fits that
+    are not trusted count like the others.
+
+    **Arguments:**
+
+    - `simulate`: a key to parameters by name and the target of their data, such as `simulate_numpyro(model, data)`.
+    - `fit`: key and target to a `Fit`; `ksivi.fit` unless given.
+    - `record`: a file to which every replication is added as a line of JSON. Those that are there are not made again.
+    - `heard`: called with every new `Replication`.
+
+    ```python
+    def log_prior(x):
+        return -0.5 * jnp.sum(x**2)
+
+    def log_likelihood(x, y):
+        return -0.5 * jnp.sum((y - x[None]) ** 2)
+
+    def simulate(key):
+        truth_key, data_key = jax.random.split(key)
+        truth = jax.random.normal(truth_key, (2,))
+        y = truth[None] + jax.random.normal(data_key, (1, 2))
+        return {"x": truth}, ksivi.Target.from_data(log_prior, log_likelihood, y, dim=2)
+
+    def brief(key, target):
+        family = ksivi.SemiImplicit.location_scale(2)
+        return ksivi.train(key, target, family, ksivi.SIVI(20, num_mixing=0), num_steps=200)
+
+    print(ksivi.calibration.calibrate(jax.random.key(0), simulate, 3, fit=brief))
+    ```
+
+    Reference: Talts, Betancourt, Simpson, Vehtari and Gelman, Validating Bayesian inference algorithms with
+    simulation-based calibration, 2018.
+    """
+    key, count = as_single_key(key), as_count(num_replications, "num_replications", minimum=2)
+    fit = _fit if fit is None else fit
+    for name, one in {"simulate": simulate, "fit": fit, "heard": print if heard is None else heard}.items():
+        require_callable(one, name)
+    if not isinstance(record, str | os.PathLike | None):
+        raise ValueError(f"record must name a file, got {describe(record)}")
+    with blaming("record"):
+        done = {one.index: one for one in _read(record, _name(key))}
+    for i in range(count):
+        if i not in done:
+            done[i] = _replicate(key, i, simulate, fit)
+            _append(record, done[i])
+            if heard is not None:
+                with blaming("heard"):
+                    heard(done[i])
+    return Calibration(tuple(done[i] for i in range(count)))
+
+
+def _fit(key: PRNGKeyArray, target: Target) -> Fit:
+    return run_fit(key, target, progress=False)
+
+
+def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable) -> Replication:
+    truth_key, fit_key, draw_key = jax.random.split(jax.random.fold_in(key, index), 3)
+    with blaming("simulate"):
+        truth, target = simulate(truth_key)
+    if not isinstance(truth, dict) or not isinstance(target, Target):
+        raise ValueError(f"simulate must give a dict of parameters and a Target, got {describe((truth, target))}")
+    began = time.perf_counter()
+    with contextlib.nullcontext() if fit is _fit else blaming("fit"):
+        found = fit(fit_key, target)
+    if not isinstance(found, Fit):
+        raise ValueError(f"fit must give a ksivi.Fit, got {describe(found)}")
+    draws = found.posterior.draws(draw_key, _DRAWN)
+    if missing := set(draws) - set(truth):
+        raise ValueError(f"simulate must give a truth for every parameter, and {', '.join(sorted(missing))} has none")
+    ranks, shares = {}, {}
+    for name, below in _below(truth, draws):
+        ranks[name], shares[name] = int(below[:_RANKED].sum()), float(below.mean())
+    seconds = time.perf_counter() - began
+    return Replication(_name(key), index, ranks, shares, found.trusted, str(found.status), seconds)
+
+
+def _below(truth: dict[str, Any], draws: dict[str, Any]) -> Iterator[tuple[str, Bool[np.ndarray, " n"]]]:
+    """Which draws lie below the truth, by the names of single numbers."""
+    for name, values in draws.items():
+        values, true = np.asarray(values), np.asarray(truth[name])
+        if values.shape[1:] != true.shape:
+            raise ValueError(f"simulate must give {name} the shape {values.shape[1:]}, like a draw, got {true.shape}")
+        for place in np.ndindex(true.shape):
+            label = f"{name}[{','.join(map(str, place))}]" if place else name
+            yield label, values[(slice(None), *place)] < true[place]
+
+
+def _name(key: PRNGKeyArray) -> str:
+    return f"{jax.random.key_impl(key)} {np.asarray(jax.random.key_data(key)).tobytes().hex()}"
+
+
+def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
+    """What the record holds; a last line that a crash cut off is dropped from it."""
+    if path is None:
+        return []
+    if not Path(path).parent.is_dir():
+        raise ValueError(f"record must name a file in a folder that exists, got {path}")
+    if not Path(path).exists():
+        return []
+    lines, found = Path(path).read_text(encoding="utf-8").splitlines(keepends=True), []
+    for i, line in enumerate(lines):
+        try:
+            found.append(Replication(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            if i < len(lines) - 1:
+                raise ValueError(
+                    f"record must hold replications, and line {i + 1} of {path} is none: {error}"
+                ) from error
+            write_atomically(path, "".join(lines[:-1]).encode())
+    if any(one.key != key for one in found):
+        raise ValueError(f"record must be of this key, and {path} is of another calibration")
+    return found
+
+
+def _append(path: str | os.PathLike | None, one: Replication) -> None:
+    if path is not None:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dataclasses.asdict(one)) + "\n")

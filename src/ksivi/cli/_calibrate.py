@@ -1,0 +1,57 @@
+"""`ksivi calibrate`."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
+
+
+def calibrate(
+    model: Annotated[str, typer.Argument(help="FILE.py:NAME of a NumPyro model.")],
+    data: Annotated[Path | None, typer.Option(help="A .csv, .json or .npz file, given to the model by name.")] = None,
+    replications: Annotated[int, typer.Option(help="Truths to draw and fits to make.")] = 200,
+    out: Annotated[Path, typer.Option(help="Folder for the replications and the figure.")] = Path("calibration"),
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="At most so many steps of training in a fit.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> None:
+    """Ask whether fits of a model can be relied on, by data simulated from its own prior.
+
+    Parameters are drawn from the prior, data from them, and each fit is asked where its truth lies among its draws.
+    The data given say how much is observed; their observed values are replaced. Every fit is kept at once: Ctrl-C and
+    the same command again go on.
+
+    Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (ranks of some parameter are not uniform, p < 0.01 after
+    correction), 130 interrupted.
+
+    \b
+    Examples: ksivi calibrate model.py:model --data data.csv
+              ksivi calibrate model.py:model --data data.csv --replications 50 --out calibration/
+    """
+    import jax
+
+    from ..auto import fit
+    from ..calibration import calibrate as run
+    from ..report import rank_histograms, save
+    from ._models import simulate_of
+
+    require_seed(seed)
+    simulate, place = simulate_of(model, data), folder(out)
+    options = {"fit": lambda key, target: fit(key, target, num_steps=steps, progress=False)}
+    say = lambda one: notes.print(  # noqa: E731
+        f"{one.index + 1} of {replications}: {one.seconds:.0f} s, {one.status}", highlight=False, markup=False
+    )
+    try:
+        found = run(
+            jax.random.key(seed), simulate, replications, record=place / "replications.jsonl", heard=say, **options
+        )
+    except KeyboardInterrupt:
+        notes.print(f"interrupted; what is done is in {place}: run again to go on", highlight=False)
+        raise typer.Exit(INTERRUPTED) from None
+    save(rank_histograms(found), place / "ranks.png")
+    typer.echo(json.dumps(found.facts) if as_json else str(found))
+    notes.print(f"kept in {place}, with ranks.png", highlight=False, markup=False)
+    raise typer.Exit(NOT_TRUSTED if found.rejected() else 0)

@@ -1,0 +1,192 @@
+"""`ksivi compare`."""
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from .._core.checks import as_choice, as_count
+from ..executors import send_modules_of
+from ._executors import ExecutorName, Scheduler, Workers, chosen_executor
+from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
+
+
+def compare(
+    problem: Annotated[
+        str,
+        typer.Argument(help="banana, multimodal, x-shaped, student-t, waveform, diffusion, or model.py:log_density."),
+    ],
+    methods: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
+    dim: Annotated[int | None, typer.Option(help="Coordinates of the diffusion, or of your own log density.")] = None,
+    data: Annotated[Path | None, typer.Option(help="The authors' waveform.mat, or waveform.data.")] = None,
+    preset: Annotated[str, typer.Option(help="short, or paper for the paper's settings.")] = "short",
+    seed: Annotated[int, typer.Option(help="Seed of the methods' randomness.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("compare"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    executor: ExecutorName = "local",
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Run methods side by side on a problem, and measure how far their draws are from the truth.
+
+    The truth is an exact sampler where there is one, and otherwise NUTS, whose draws are made once and kept on disk;
+    where NUTS cannot vouch for them there is no comparison, and the exit code is 3. A method that fails is a result:
+    its status is in the table.
+
+    Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
+
+    \b
+    Examples: ksivi compare banana --methods ksivi,sivi,nuts
+              ksivi compare diffusion --dim 50 --preset paper
+              ksivi compare waveform --executor dask --workers 4
+              ksivi compare model.py:log_density --dim 3
+    """
+    import jax
+
+    from .. import comparison
+
+    require_seed(seed)
+    place = chosen_executor(executor, workers, scheduler)
+    as_choice(preset, "--preset", comparison.PRESETS)
+    names = _method_names(methods, comparison.METHODS)
+    chosen = _problem(problem, dim, data)
+    if executor == "dask" and ":" in problem:
+        send_modules_of(Path(problem.rpartition(":")[0]).parent)
+    figure = folder(out) / f"{_as_file_name(chosen.name)}.png"
+    truth_key, key = jax.random.split(jax.random.key(seed))
+    bars = _bars(names)
+    done: list = []
+    interrupted = False
+    try:
+        with place:
+            truth = comparison.know_truth(truth_key, chosen)
+            watch = lambda name: [bars[name]]  # noqa: E731
+            for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=watch, executor=place):
+                done.append(result)
+                interrupted = result.status.kind == "interrupted"
+    except RuntimeError as error:
+        fail(error, NOT_TRUSTED)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        bars[names[0]].close()
+    if done:
+        done.sort(key=lambda result: names.index(result.name))
+        _show_comparison(chosen, truth, done, figure, as_json)
+    raise typer.Exit(INTERRUPTED if interrupted else 0)
+
+
+def _bars(names: list[str]) -> dict:
+    """A bar a method, all on one display."""
+    from ..training import ProgressBar
+
+    first = ProgressBar(f"{names[0]:<8}")
+    return {names[0]: first, **{name: ProgressBar(f"{name:<8}", beside=first) for name in names[1:]}}
+
+
+def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) -> None:
+    from ..report import methods_and_truth
+
+    panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None]
+    if panels:
+        methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
+    record = _comparison_record(problem.name, truth, done)
+    figure.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(record))
+        return
+    Console().print(_comparison_table(problem.name, truth, done))
+    for result in (r for r in done if r.status.kind not in ("step limit", "converged")):
+        notes.print(f"{result.name}: {result.status}", highlight=False, markup=False)
+    notes.print(f"figure: {figure}", highlight=False)
+
+
+def newest_comparison(place: Path) -> Path | None:
+    """The record of a comparison in a folder, unless a newer one of a fit is there."""
+    for path in sorted(place.glob("*.json"), key=lambda path: -path.stat().st_mtime):
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        if isinstance(record, dict) and "format" in record:
+            return None
+        if isinstance(record, dict) and {"problem", "floor", "methods"} <= set(record):
+            return path
+    return None
+
+
+def read_comparison(path: Path) -> tuple[dict, Path | None]:
+    """A comparison, and its figure."""
+    figure = path.with_suffix(".png")
+    return json.loads(path.read_text(encoding="utf-8")), figure if figure.is_file() else None
+
+
+def _method_names(methods: str, known: tuple[str, ...]) -> list[str]:
+    names = list(known) if methods == "all" else [name.strip() for name in methods.split(",")]
+    for name in names:
+        as_choice(name, "--methods", known)
+    return list(dict.fromkeys(names))
+
+
+def _problem(name: str, dim: int | None, data: Path | None):
+    from .. import problems
+
+    fixed = {
+        "banana": problems.banana,
+        "multimodal": problems.multimodal,
+        "x-shaped": problems.x_shaped,
+        "student-t": problems.student_t,
+        "waveform": lambda: problems.waveform(data),
+    }
+    if data is not None and name != "waveform":
+        raise ValueError(f"--data is for waveform alone, got {data} for {name}")
+    if name in fixed:
+        if dim is not None:
+            raise ValueError(f"--dim is for diffusion or your own log density, got {dim} for {name}")
+        return fixed[name]()
+    if name == "diffusion":
+        return problems.diffusion(100 if dim is None else as_count(dim, "--dim", minimum=5))
+    if ":" not in name:
+        known = ", ".join([*fixed, "diffusion"])
+        raise ValueError(f"PROBLEM must be one of {known}, or FILE.py:FUNCTION, got {name!r}")
+    if dim is None:
+        raise ValueError(f"--dim must say how many coordinates {name} takes, got none")
+    return problems.from_file(name, as_count(dim, "--dim"))
+
+
+def _as_file_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name)
+
+
+def _comparison_table(problem: str, truth, done: list) -> Table:
+    title = f"{problem}: sliced W₂ to the truth\n(floor, truth against truth: {truth.floor:.3g} ± {truth.floor_sd:.1g})"
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("method", no_wrap=True)
+    for name in ("sliced W₂", "/ floor", "s", "steps", "score evals"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    for r in done:
+        cost, distance = r.cost, r.sliced_wasserstein
+        numbers = [f"{distance:.3g}", f"{distance / truth.floor:.1f}", f"{cost.seconds:.1f}"]
+        table.add_row(r.name, *numbers, f"{cost.steps:,}", f"{cost.score_evals:,}", r.status.kind)
+    return table
+
+
+def _comparison_record(problem: str, truth, done: list) -> dict:
+    methods = {
+        r.name: {
+            "status": str(r.status),
+            "sliced_wasserstein": r.sliced_wasserstein if math.isfinite(r.sliced_wasserstein) else None,
+            "seconds": r.cost.seconds,
+            "steps": r.cost.steps,
+            "score_evals": r.cost.score_evals,
+        }
+        for r in done
+    }
+    return {"problem": problem, "floor": truth.floor, "methods": methods}

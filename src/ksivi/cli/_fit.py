@@ -1,0 +1,92 @@
+"""`ksivi fit`."""
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from ._requests import CHECKPOINTS, Request
+from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
+
+
+def fit(
+    model: Annotated[str, typer.Argument(help="FILE.py:NAME of a log density, a NumPyro or PyMC model, or a Target.")],
+    dim: Annotated[int | None, typer.Option(help="Coordinates that a log density takes.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A .csv, .json or .npz file, given to the model by name.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for what the run leaves behind.")] = Path("run"),
+    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="At most so many steps of training.")] = None,
+    budget: Annotated[float | None, typer.Option(help="About how many seconds it may take.")] = None,
+    checkpoint: Annotated[
+        bool, typer.Option("--checkpoint", help="Leave snapshots in the folder, for ksivi resume.")
+    ] = False,
+    log: Annotated[Path | None, typer.Option(help="A file to add a line of JSON to, every few hundred steps.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Serve the growing page on this machine alone.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+) -> None:
+    """Fit a model without tuning, examine the draws, and keep the sampler in a folder.
+
+    A log density takes a vector of --dim real numbers. A NumPyro model is called with the columns of --data by name;
+    a PyMC model holds its data, or is made by a function of them. Ctrl-C ends the training and
+    keeps what there is.
+
+    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the reason is in the status), 130 interrupted, 143 terminated.
+
+    \b
+    Examples: ksivi fit model.py:log_density --dim 3
+              ksivi fit model.py:model --data data.csv --out run/
+              ksivi sample run/ -n 4000 --format csv
+              ksivi report run/
+    """
+    data_name = None if data is None else str(data)
+    request = Request(model, dim, data_name, seed, steps, budget, cwd=str(Path.cwd()))
+    run_request(request, out, checkpoint, log, live, as_json)
+
+
+def run_request(
+    request: Request,
+    out: Path,
+    checkpoint: bool = False,
+    log: Path | None = None,
+    live: bool = False,
+    as_json: bool = False,
+) -> NoReturn:
+    """Fits, keeps the record in a folder, prints, and ends with the exit code."""
+    import jax
+
+    from ..auto import fit as run_fit
+    from ..results import Record
+    from ..training import JSONLines
+    from ._live import serving
+    from ._models import target_of
+
+    require_seed(request.seed)
+    target = target_of(request.model, request.dim, None if request.data is None else Path(request.data))
+    place = folder(out)
+    snapshots = place / CHECKPOINTS if checkpoint else None
+    if checkpoint:
+        request.claim(place)
+    options: dict[str, Any] = {"num_steps": request.steps, "budget_s": request.budget, "checkpoint": snapshots}
+    with serving(request.model) if live else contextlib.nullcontext() as watch:
+        options["callbacks"] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]
+        try:
+            found = run_fit(jax.random.key(request.seed), target, **options)
+        except RuntimeError as error:
+            fail(error, NOT_TRUSTED)
+        except KeyboardInterrupt:
+            notes.print("interrupted before the training: there is nothing to keep", highlight=False)
+            raise typer.Exit(INTERRUPTED) from None
+        record = Record.of(found, model=request.model, data=request.data, seed=request.seed)
+        record.write(place)
+        if watch is not None:
+            watch.finish(record)
+    typer.echo(json.dumps(record.facts) if as_json else str(found))
+    interrupted = found.status.kind == "interrupted"
+    if snapshots is not None and not interrupted:
+        shutil.rmtree(snapshots, ignore_errors=True)
+    after = "resume" if interrupted and checkpoint else "report"
+    notes.print(f"kept in {place}; next: ksivi {after} {place}", highlight=False, markup=False)
+    raise typer.Exit(INTERRUPTED if interrupted else 0 if found.trusted else NOT_TRUSTED)

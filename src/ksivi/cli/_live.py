@@ -1,0 +1,89 @@
+"""`ksivi fit --live`: the growing page, served to this machine alone."""
+
+import contextlib
+import secrets
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ..results import Record
+from ._shared import notes
+
+_REFRESH_S = 3
+
+
+class Watch:
+    """A callback that keeps the page of a run that goes on."""
+
+    def __init__(self, title: str):
+        self._title = title
+        self._steps: list[int] = []
+        self._losses: list[float] = []
+        self._html = self._page("The search for a start is on.")
+        self._is_watched, self._is_over, self._taken = False, False, threading.Event()
+
+    def __call__(self, chunk: Any) -> None:
+        self._steps.append(chunk.step)
+        self._losses.append(chunk.loss)
+        left = (chunk.num_steps - chunk.step) / max(chunk.steps_per_second, 1e-9)
+        speed = f"{chunk.steps_per_second:,.0f} steps/s, at most {left:,.0f} s of training left"
+        self._html = self._page(f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}.")
+
+    def answer(self) -> bytes:
+        """The page as it is now, for one who asks for it."""
+        self._is_watched, is_over, body = True, self._is_over, self._html.encode()
+        if is_over:
+            self._taken.set()
+        return body
+
+    def finish(self, record: Record) -> None:
+        """Shows the page of the finished run to whoever watches, who asks for it again within a few seconds."""
+        from ..report import run_page
+
+        if self._is_watched:
+            self._html = run_page(record)
+            self._is_over = True
+            self._taken.wait(2 * _REFRESH_S)
+
+    def _page(self, words: str) -> str:
+        from ..report import growing_curve, note, page
+
+        curve = growing_curve(self._steps, self._losses) if len(self._steps) > 1 else ""
+        return page(f"{self._title} (running)", note(words) + curve, refresh_s=_REFRESH_S)
+
+
+@contextlib.contextmanager
+def serving(title: str) -> Iterator[Watch]:
+    """Serves the page on the loopback address, under a path that cannot be guessed, until the run ends."""
+    watch, token = Watch(title), secrets.token_urlsafe(16)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = self._is_local() and secrets.compare_digest(self.path.encode(), f"/{token}/".encode())
+            body = watch.answer() if found else b"not here"
+            self.send_response(200 if found else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8" if found else "text/plain")
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Referrer-Policy", "no-referrer")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def _is_local(self) -> bool:
+            """Whether it was asked for by its own address, and not by the page or under the name of another host."""
+            own = f"127.0.0.1:{server.server_port}"
+            return self.headers.get("Host") == own and self.headers.get("Origin", f"http://{own}") == f"http://{own}"
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing: the terminal has the progress bar."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    notes.print(f"live: http://127.0.0.1:{server.server_port}/{token}/", highlight=False, soft_wrap=True)
+    try:
+        yield watch
+    finally:
+        server.shutdown()
+        server.server_close()

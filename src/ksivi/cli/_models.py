@@ -1,0 +1,90 @@
+"""From FILE.py:NAME and a file of data to a target."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .._core.checks import as_count
+from ..calibration import Simulate, simulate_numpyro
+from ..problems import from_module
+from ..targets import Target, from_numpyro, from_pymc
+from ._data import Data, read_data
+from ._shared import notes
+
+
+def target_of(where: str, dim: int | None, data: Path | None) -> Target:
+    """A target, a PyMC model, a log density (with `dim`), or a NumPyro model with the data that it takes by name."""
+    found = from_module(where)
+    given = {} if data is None else read_data(data)
+    if dim is not None:
+        return Target(_log_density(where, found, given), as_count(dim, "--dim"))
+    if callable(found) and not isinstance(found, Target):
+        given = _arguments(where, found, given)
+        found = _made(found, given) or found
+    elif given:
+        raise ValueError(f"--data is for a function that takes it, and {where} is a {type(found).__name__}")
+    if isinstance(found, Target):
+        return found
+    if _is_pymc(found):
+        return from_pymc(found)
+    if not callable(found):
+        raise ValueError(f"{where} must be a log density, a model or a ksivi.Target, got {type(found).__name__}")
+    return _of_numpyro(where, found, given)
+
+
+def simulate_of(where: str, data: Path | None) -> Simulate:
+    """Truths and targets from the prior of a NumPyro model, with the data that it takes by name."""
+    model = from_module(where)
+    if not callable(model) or isinstance(model, Target):
+        raise ValueError(f"{where} must be a NumPyro model, whose prior can be drawn from, got {type(model).__name__}")
+    given = _arguments(where, model, {} if data is None else read_data(data))
+    _of_numpyro(where, model, given)
+    return simulate_numpyro(model, **given)
+
+
+def _log_density(where: str, found: Any, given: Data) -> Callable:
+    if not callable(found) or isinstance(found, Target):
+        raise ValueError(f"--dim is for a log density, and {where} is a {type(found).__name__}")
+    given = _arguments(where, found, given, "the point, its first argument")
+    return (lambda x: found(x, **given)) if given else found
+
+
+def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data:
+    """Of the data what the function takes, besides what comes first; names what is left out, and what is missing."""
+    parameters = inspect.signature(function).parameters.values()
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    names = [parameter.name for parameter in parameters][len(first) :]
+    taken = given if takes_all else {name: value for name, value in given.items() if name in names}
+    if left := [name for name in given if name not in taken]:
+        notes.print(f"{where} does not take {', '.join(left)}: left out", highlight=False, markup=False)
+    try:
+        inspect.signature(function).bind(*first, **taken)
+    except TypeError as error:
+        hint = "" if given or first else "; a log density needs --dim, and a model --data"
+        named = ", ".join(given) or "nothing"
+        raise ValueError(f"--data must hold what {where} takes ({error}), and it has {named}{hint}") from error
+    return taken
+
+
+def _made(function: Callable, given: Data) -> Any:
+    """The model or target that a function makes and returns, or None: a NumPyro model cannot be called by itself."""
+    try:
+        made = function(**given)
+    except Exception:
+        return None
+    return made if isinstance(made, Target) or _is_pymc(made) else None
+
+
+def _is_pymc(found: Any) -> bool:
+    return any(base.__module__.startswith("pymc.") and base.__name__ == "Model" for base in type(found).__mro__)
+
+
+def _of_numpyro(where: str, model: Callable, given: Data) -> Target:
+    try:
+        return from_numpyro(model, **given)
+    except ImportError:
+        raise
+    except Exception as error:
+        hint = "a log density needs --dim, and a model its data"
+        raise ValueError(f"{where} is no NumPyro model that can be traced ({error}); {hint}") from error

@@ -1,0 +1,29 @@
+"""`ksivi report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ._shared import folder, notes
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit` or `ksivi compare`.")],
+    out: Annotated[Path | None, typer.Option(help="The page to write; report.html in the folder unless given.")] = None,
+) -> None:
+    """Write one HTML page about a run: verdict, curves, marginals, pairs, tables, cost. It opens without a network.
+
+    \b
+    Example: ksivi report run/
+    """
+    from ..report import comparison_page, run_page
+    from ..results import read_record
+    from ._compare import newest_comparison, read_comparison
+
+    compared = newest_comparison(run)
+    html = run_page(read_record(run)) if compared is None else comparison_page(*read_comparison(compared))
+    path = run / "report.html" if out is None else out
+    folder(path.parent)
+    path.write_text(html, encoding="utf-8")
+    notes.print(f"report: {path}", highlight=False, markup=False)

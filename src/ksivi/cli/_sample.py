@@ -1,0 +1,62 @@
+"""`ksivi sample`."""
+
+import csv
+import zipfile
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from .._core.checks import as_choice, as_count
+from ._shared import folder, notes, require_seed
+
+_FORMATS = ("csv", "npz", "netcdf")
+
+
+def sample(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit`.")],
+    n: Annotated[int, typer.Option("-n", "--num", help="How many draws.")] = 4_000,
+    form: Annotated[str, typer.Option("--format", help="csv, npz, or netcdf for ArviZ.")] = "csv",
+    out: Annotated[Path | None, typer.Option(help="Where to write; draws.FORMAT in the folder unless given.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+) -> None:
+    """Draw from a fit, by name and on the model's own scale. Neither the model nor its data are needed.
+
+    csv has a column a number, npz an array a parameter, netcdf what ArviZ reads with arviz.from_netcdf.
+
+    \b
+    Examples: ksivi sample run/ -n 4000
+              ksivi sample run/ -n 10000 --format npz --out draws.npz
+    """
+    import jax
+
+    from ..results import read_record
+
+    as_choice(form, "--format", _FORMATS)
+    n = as_count(n, "-n")
+    require_seed(seed)
+    posterior, key = read_record(run).posterior, jax.random.key(seed)
+    path = run / f"draws.{'nc' if form == 'netcdf' else form}" if out is None else out
+    folder(path.parent)
+    if form == "netcdf":
+        posterior.to_arviz(key, n).to_netcdf(str(path))
+    else:
+        _write(path, posterior.draws(key, n), form)
+    notes.print(f"{n:,} draws: {path}", highlight=False, markup=False)
+
+
+def _write(path: Path, draws: dict, form: str) -> None:
+    from ..results import named_columns
+
+    if form == "npz":
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez has arguments of its own, such as `file`
+            for name, values in draws.items():
+                with archive.open(f"{name}.npy", "w") as file:
+                    np.lib.format.write_array(file, np.asarray(values))
+        return
+    columns = named_columns(draws)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([f"{value:.9g}" for value in row] for row in zip(*columns.values(), strict=True))

@@ -1,0 +1,155 @@
+"""Importance weights, the evidence bound and the evidence of a semi-implicit posterior."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._core.checks import as_count, as_positive, as_single_key
+from .._core.compile import one_shot
+from .._core.numerics import finite_or_nothing, truncated_weights
+from ..families import SemiImplicit, WideMixing
+from ..results import Posterior
+from ..targets import Affine, Target
+from ._checks import require_fit
+from ._differences import Difference, difference
+
+_BLOCK = 100
+"""Draws that share their auxiliary z. Blocks are independent, so standard errors are taken between them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Importance:
+    """Draws of q with their log weights log p(x) − log q̂(x), and what the weights say.
+
+    **Attributes:**
+
+    - `draws`, `log_weights`: in the target's own coordinates.
+    - `elbo`, `elbo_error`: the mean log weight, a lower bound of the log evidence, and its standard error.
+    - `log_evidence`, `log_evidence_error`: log of the mean weight, and its standard error. The mean weight is unbiased
+        for ∫ p for every `num_mixing`; where few weights carry it, neither it nor its error is to be believed.
+    - `num_mixing`: auxiliary z for each draw, besides its own.
+    """
+
+    draws: Float[np.ndarray, "n d"]
+    log_weights: Float[np.ndarray, " n"]
+    elbo: float
+    elbo_error: float
+    log_evidence: float
+    log_evidence_error: float
+    num_mixing: int
+
+    @property
+    def weights(self) -> Float[np.ndarray, " n"]:
+        """The weights, normalised to a sum of 1."""
+        shifted = np.exp(self.log_weights - self.log_weights.max())
+        return shifted / shifted.sum()
+
+    @property
+    def difference(self) -> Difference:
+        """Between the draws as they are and as the weights, truncated, would have them."""
+        return difference(self.draws, self.draws, truncated_weights(self.log_weights))
+
+    @property
+    def difference_error(self) -> float:
+        """About the standard error of a shift: √((n / effective − 1) / n)."""
+        n = len(self.log_weights)
+        return float(np.sqrt((n / self.effective_sample_size - 1) / n))
+
+    def resampled(self, key: PRNGKeyArray) -> tuple[Float[np.ndarray, "n d"], float]:
+        """As many draws, chosen by their truncated weights, and how many independent ones they are worth."""
+        weights = truncated_weights(self.log_weights)
+        chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
+        return self.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
+
+    @property
+    def effective_sample_size(self) -> float:
+        """1 / Σ w²."""
+        return float(1 / np.sum(self.weights**2))
+
+
+def importance(
+    key: PRNGKeyArray,
+    target: Target,
+    posterior: Posterior,
+    *,
+    num_samples: int = 10_000,
+    num_mixing: int = 1_000,
+    widening: float = 1.0,
+) -> Importance:
+    r"""Weighs draws of a trained sampler by w = p(x) / q̂(x), q̂(x) = 1/(K+1) Σₖ q(x|zₖ), the z that made x among them.
+
+        ELBO = E log w ≤ log ∫ p,   evidence = E w = ∫ p
+
+    Both hold for every K; the first rises to the exact ELBO of q as K grows.
+
+    **Arguments:**
+
+    - `target`: its log density must be known, not the score alone.
+    - `posterior`: a trained sampler; stored draws have no density.
+    - `num_samples`: draws, rounded up to hundreds, and at least 1,000, below which errors cannot be told.
+    - `num_mixing`: K.
+    - `widening`: s. Above 1, half of the draws have a mixing that is s times as wide, `families.WideMixing`: they come
+        from where the sampler itself leaves tails and narrow places out, and weights that were heavy are light. The
+        ELBO is then that of the wider sampler.
+
+    ```python
+    result = ksivi.diagnostics.importance(jax.random.key(2), target, fit.posterior, num_samples=1_000)
+    result.log_evidence, result.log_evidence_error
+    ```
+    """
+    require_fit(target, posterior, "importance")
+    if not isinstance(posterior.family, SemiImplicit):
+        raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
+    if not target.has_log_density:
+        raise ValueError("target must know its log density, and this one knows its score only")
+    as_count(num_samples, "num_samples", minimum=2)
+    keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
+    wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
+    family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
+    num_mixing = as_count(num_mixing, "num_mixing")
+    draws, log_weights = _weigh(keys, target.unwhitened(), family, posterior.coordinates, num_mixing)
+    return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
+
+
+@one_shot
+def _weigh(
+    keys: PRNGKeyArray, target: Target, family: SemiImplicit, coordinates: Affine | None, num_mixing: int
+) -> tuple[Float[Array, "b m d"], Float[Array, "b m"]]:
+    def block(key: PRNGKeyArray) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+        x, log_q = family.sample_and_log_prob(key, _BLOCK, num_mixing)
+        if coordinates is not None:
+            x, log_q = jax.vmap(coordinates)(x), log_q - coordinates.log_det()
+        return x, jax.vmap(target.log_density)(x) - log_q
+
+    return lax.map(block, keys)
+
+
+def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> Importance:
+    if np.isnan(log_weights).any():
+        raise ValueError(f"target must not be NaN where q draws, got {int(np.isnan(log_weights).sum())} NaN weights")
+    top = log_weights.max()
+    if top == -np.inf:
+        raise ValueError("target must not be zero at every draw of q: there is nothing to weigh")
+    # Where p is 0 at some draws the bound is −∞, and says nothing.
+    empty = bool(np.isneginf(log_weights).any())
+    elbo, elbo_error = (-np.inf, np.inf) if empty else _mean_and_error(log_weights)
+    mean, error = _mean_and_error(np.exp(log_weights - top))
+    log_evidence = float(top + np.log(mean))
+    return Importance(
+        draws.reshape(-1, draws.shape[2]), log_weights.ravel(), elbo, elbo_error, log_evidence, error / mean, num_mixing
+    )
+
+
+def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
+    """log 1/n Σ w, the estimate of the log evidence."""
+    return float(np.logaddexp.reduce(finite_or_nothing(log_weights)) - np.log(len(log_weights)))
+
+
+def _mean_and_error(blocks: Float[np.ndarray, "b m"]) -> tuple[float, float]:
+    means = blocks.mean(axis=1)
+    return float(means.mean()), float(means.std(ddof=1) / np.sqrt(len(means)))

@@ -1,0 +1,127 @@
+"""Whether chains that keep the target move the draws of a fit: they should not."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from .._core.checks import as_count, as_single_key
+from .._core.compile import one_shot
+from ..results import Posterior
+from ..targets import Target
+from ._checks import require_fit
+from ._differences import Difference, difference
+
+Place = tuple[Float[Array, " d"], Scalar, Float[Array, " d"]]
+"""A point, its log density and its score."""
+
+_ACCEPTANCE, _LEAPFROG, _FIRST_STEP = 0.8, 8, 0.3
+
+
+@dataclasses.dataclass(frozen=True)
+class Movement:
+    """Draws before and after Hamiltonian Monte Carlo.
+
+    **Attributes:**
+
+    - `before`, `after`: draws, one a chain.
+    - `difference`: between them.
+    - `memory`: the correlation of before and after: near 0 where chains have forgotten where they began, so that
+        "after" is the target as far as they could reach; near 1 where they say nothing.
+    - `acceptance`: of the last transitions.
+    """
+
+    before: Float[np.ndarray, "n d"]
+    after: Float[np.ndarray, "n d"]
+    acceptance: float
+
+    @property
+    def difference(self) -> Difference:
+        return difference(self.before, self.after)
+
+    @property
+    def memory(self) -> Float[np.ndarray, " d"]:
+        before, after = (_normalised_ranks(draws) for draws in (self.before, self.after))
+        return np.mean(before * after, axis=0)
+
+
+def movement(
+    key: PRNGKeyArray, target: Target, posterior: Posterior, *, num_chains: int = 1_000, num_transitions: int = 40
+) -> Movement:
+    r"""Runs a chain of Hamiltonian Monte Carlo from every draw, in coordinates whitened by the draws.
+
+    Draws of the target stay draws of the target; others move towards it, as far as chains get: between separate modes
+    they do not.
+
+    **Arguments:**
+
+    - `num_transitions`: of eight leapfrog steps; the step size adapts to an acceptance of 0.8 in the first half, and
+        is jittered, so that some chains take steps small enough for narrow places.
+
+    ```python
+    moved = ksivi.diagnostics.movement(jax.random.key(3), target, fit.posterior, num_chains=200)
+    print(moved.difference)
+    ```
+    """
+    require_fit(target, posterior, "movement")
+    draw_key, run_key = jax.random.split(as_single_key(key))
+    before = posterior.sample(draw_key, as_count(num_chains, "num_chains", minimum=2))
+    root = _root(np.asarray(before, np.float64))
+    whitened = target.unwhitened().whitened(jnp.mean(before, axis=0), jnp.asarray(root, before.dtype))
+    after, acceptance = _run(run_key, whitened, before, as_count(num_transitions, "num_transitions", minimum=2))
+    return Movement(np.asarray(before, np.float64), np.asarray(after, np.float64), float(acceptance))
+
+
+def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+    return np.linalg.cholesky(covariance + 1e-8 * np.diag(np.diag(covariance)))
+
+
+@one_shot
+def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_transitions: int):
+    assert target.coordinates is not None
+    u = jax.vmap(target.coordinates.inverse)(before)
+
+    def transition(carry, inputs):
+        places, log_step = carry
+        key, t = inputs
+        keys = jax.random.split(key, len(u))
+        places, accepted = jax.vmap(lambda k, place: _transition(k, target, place, jnp.exp(log_step)))(keys, places)
+        rate = jnp.mean(accepted)
+        learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(log_step.dtype)
+        return (places, log_step + learning * (rate - _ACCEPTANCE)), rate
+
+    places = (u, *jax.vmap(target.log_density_and_score)(u))
+    inputs = (jax.random.split(key, num_transitions), jnp.arange(num_transitions))
+    (places, _), rates = lax.scan(transition, (places, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))), inputs)
+    return jax.vmap(target.coordinates)(places[0]), jnp.mean(rates[num_transitions // 2 :])
+
+
+def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -> tuple[Place, Scalar]:
+    """One transition of HMC by hand: BlackJAX is an extra, and every fit runs this."""
+    momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
+    u, value, score = place
+    p = jax.random.normal(momentum_key, u.shape, u.dtype)
+    step = step * jnp.exp(jax.random.uniform(jitter_key, (), u.dtype, -1.5, 0.3))
+
+    def leap(carry, _):
+        u, p, _, score = carry
+        p = p + 0.5 * step * score
+        u = u + step * p
+        value, score = target.log_density_and_score(u)
+        return (u, p + 0.5 * step * score, value, score), None
+
+    (new, momentum, new_value, new_score), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
+    gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
+    # From where p is 0 the gain is +∞, and any finite place is accepted.
+    probability = jnp.where(jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
+    accept = jax.random.uniform(accept_key, (), u.dtype) < probability
+    return jax.tree.map(lambda a, b: jnp.where(accept, a, b), (new, new_value, new_score), place), probability
+
+
+def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+    ranks = draws.argsort(axis=0).argsort(axis=0) - (len(draws) - 1) / 2
+    return ranks / ranks.std(axis=0)

@@ -1,0 +1,205 @@
+"""Tasks on a Dask cluster: one of this machine's processes, or one that is there already."""
+
+import contextlib
+import itertools
+import logging
+import multiprocessing.resource_tracker
+import pickle
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .._core.checks import as_count
+from . import _worker as worker
+from ._executor import Executor, Item, Lost, Part, Task
+
+_LOOK_S = 5.0
+"""How often to look for workers that have joined."""
+_JOIN_S = 10.0
+
+
+class Dask(Executor):
+    """A task a worker at a time, on a Dask cluster. Tasks of a worker that dies are run again, on another.
+
+    Tasks of a worker's queue are suspected with the one that killed it, so nothing waits there: items are handed out
+    when workers are free. A task that several workers have died of (Dask's setting `allowed-failures`, 3, and one
+    more) ends as `Lost`.
+
+    **Arguments:**
+
+    - `workers`: how many processes of this machine, with one thread each.
+    - `scheduler`: in place of them, the address of a scheduler that has workers.
+    - `note`: called with a sentence when a worker dies.
+    """
+
+    def __init__(
+        self, workers: int = 2, scheduler: str | None = None, note: Callable[[str], Any] = lambda sentence: None
+    ):
+        require_distributed()
+        self.workers, self.scheduler, self.note = as_count(workers, "workers"), scheduler, note
+        self._client: Any = None
+        self._open = contextlib.ExitStack()
+
+    def __enter__(self) -> "Dask":
+        try:
+            address = self._start() if self.scheduler is None else self.scheduler
+            self._client = self._open.enter_context(_join(address))
+        except RuntimeError as error:
+            self._open.close()
+            raise OSError(f"Dask could not start {self.workers} workers: {error}") from error
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.close()
+
+    def run(
+        self, task: Task[Item, Part], items: Iterable[Item], heard: Callable[[Item, Any], Any]
+    ) -> Generator[tuple[Item, Part | Lost], None, None]:
+        from distributed import wait
+
+        flights = _Flights(self._client, task, heard, self.note)
+        waiting = iter(items)
+        running: set[Any] = set()
+        try:
+            while True:
+                # At least one, which a cluster that grows with its work has to see.
+                room = max(1, len(self._client.nthreads())) - len(running)
+                running |= {flights.start(item) for item in itertools.islice(waiting, max(0, room))}
+                if not running:
+                    return
+                for future in _ended(wait, running):
+                    running.remove(future)
+                    yield from flights.land(future)
+        finally:
+            flights.close(running)
+
+    def _start(self) -> Any:
+        from distributed import LocalCluster
+
+        with _deaf_to_ctrl_c():
+            cluster = LocalCluster(
+                n_workers=self.workers,
+                threads_per_worker=1,
+                memory_limit=0,  # a task may need more than its share: the machine's own memory is the limit
+                dashboard_address="127.0.0.1:0",
+                silence_logs=logging.CRITICAL,  # of what matters there are notes
+                env=worker.environment(),
+            )
+            return self._open.enter_context(cluster)
+
+
+class _Flights:
+    """Tasks on their way: which item each has, since when, and who hears of it."""
+
+    def __init__(self, client: Any, task: Callable, heard: Callable[[Any, Any], Any], note: Callable[[str], Any]):
+        self.client, self.task, self.heard, self.note = client, task, heard, note
+        self.topic, self.count = f"ksivi-{uuid.uuid4().hex}", itertools.count()
+        self.items: dict[str, tuple[Any, float]] = {}
+        client.subscribe_topic(self.topic, self._hear)
+        client.subscribe_topic("all", self._hear_of_workers)
+
+    def start(self, item: Any) -> Any:
+        import cloudpickle
+
+        key, packed = f"{self.topic}-{next(self.count)}", cloudpickle.dumps((self.task, item))
+        self.items[key] = item, time.perf_counter()
+        return self.client.submit(worker.perform, packed, key, self.topic, key=key, pure=False)
+
+    def land(self, future: Any) -> Iterator[tuple[Any, Any]]:
+        """What the task of a future has left."""
+        from distributed import KilledWorker
+
+        item, began = self.items.pop(future.key)
+        try:
+            parts = pickle.loads(future.result())
+        except KilledWorker as error:
+            reason = (
+                f"{error.allowed_failures + 1} workers died while they ran it, the last {error.last_worker.address}"
+            )
+            parts = [Lost(reason, time.perf_counter() - began)]
+        yield from ((item, part) for part in parts)
+
+    def close(self, running: Iterable[Any]) -> None:
+        self.client.cancel(list(running))
+        for topic in (self.topic, "all"):
+            self.client.unsubscribe_topic(topic)
+
+    def _hear(self, event: tuple[float, Any]) -> None:
+        key, message = event[1]
+        if key in self.items:  # not after its end
+            self.heard(self.items[key][0], pickle.loads(message))
+
+    def _hear_of_workers(self, event: tuple[float, Any]) -> None:
+        about = event[1]
+        if isinstance(about, dict) and about.get("action") == "remove-worker" and not about["expected"]:
+            for item, _ in (self.items[key] for key in about["processing-tasks"] if key in self.items):
+                self.note(f"worker {about['worker']} died while it ran {item}")
+
+
+def require_distributed() -> None:
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise ImportError("the dask executor needs distributed: pip install 'ksivi[dask]'") from error
+
+
+def send_modules_of(folder: Path) -> None:
+    """What is imported from this folder goes with the tasks that use it: workers elsewhere do not have its files."""
+    import cloudpickle
+
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).resolve().parent == folder.resolve():
+            cloudpickle.register_pickle_by_value(module)
+
+
+def _join(address: Any) -> Any:
+    """A client of the scheduler at an address, or of a cluster."""
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=_JOIN_S)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"scheduler must be the address of a Dask scheduler, got {address}: {error}") from error
+    many = {name: threads for name, threads in client.nthreads().items() if threads > 1}
+    if many:
+        client.close()
+        raise ValueError(f"workers must have one thread each (dask worker --nthreads 1), got {many}")
+    return client
+
+
+@contextlib.contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Threads and processes that start meanwhile never hear of Ctrl-C, which reaches all processes of a terminal.
+
+    The client ends its workers itself. A Ctrl-C that comes meanwhile waits.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    multiprocessing.resource_tracker.ensure_running()  # which hears, when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended(wait: Callable, running: set) -> set:
+    """Those that have ended, after a while at most."""
+    from concurrent.futures import CancelledError
+
+    try:
+        return wait(running, timeout=_LOOK_S, return_when="FIRST_COMPLETED").done
+    except TimeoutError:
+        return set()
+    except CancelledError as error:
+        raise OSError("the Dask scheduler is gone: what is finished is kept, run again to go on") from error

@@ -1,0 +1,89 @@
+"""The conditional layer q(x|z)."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Scalar
+
+from .._core import archive
+from .._core.numerics import full_precision
+from ._frozen import Frozen
+
+
+@archive.register
+class DiagonalGaussian(eqx.Module):
+    r"""q(x|z) = N(μ(z), diag σ²(z)), drawn as x = μ(z) + σ(z) ⊙ ξ with ξ ~ N(0, I).
+
+    **Arguments:**
+
+    - `mean`: z ↦ μ(z), such as an `MLP`.
+    - `log_var`: z ↦ log σ²(z); a `Constant` is the paper's global σ.
+    - `min_log_var`: a floor on log σ², with zero gradient below it.
+    """
+
+    mean: Callable[[Float[Array, " k"]], Float[Array, " d"]]
+    log_var: Callable[[Float[Array, " k"]], Float[Array, " d"]]
+    min_log_var: Frozen
+
+    def __init__(self, mean: Callable, log_var: Callable, min_log_var: float | Array = -20.0):
+        self.mean = mean
+        self.log_var = log_var
+        self.min_log_var = Frozen(jnp.asarray(min_log_var, jnp.result_type(float)))
+
+    def parameters(self, z: Float[Array, " k"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+        """μ(z) and log σ²(z), floored."""
+        raw = self.log_var(z)
+        floor = lax.stop_gradient(self.min_log_var.value).astype(raw.dtype)
+        return self.mean(z), jnp.where(raw > floor, raw, floor)
+
+    def score(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Float[Array, " d"]:
+        """∇ₓ log q(x|z)."""
+        mean, log_var = self.parameters(z)
+        return (mean - x) * jnp.exp(-log_var)
+
+    def log_prob(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Scalar:
+        """log q(x|z)."""
+        mean, log_var = self.parameters(z)
+        return log_normal((x - mean) * jnp.exp(-0.5 * log_var), log_var)
+
+
+def log_normal(xi: Float[Array, " d"], log_var: Float[Array, " d"]) -> Scalar:
+    """log N(x; μ, σ²) at x = μ + σ ⊙ ξ."""
+    return -0.5 * jnp.sum(xi**2 + log_var + jnp.log(2 * jnp.pi))
+
+
+def log_normals(x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]) -> Float[Array, "n m"]:
+    """log N(xᵢ; μⱼ, σⱼ²) for every pair, by matrix products, for training: n × m × d is never stored.
+
+    Single precision loses digits where the means spread over thousands of σ; then use `exact_log_normals`.
+    """
+    # Centred, so that an offset costs no digits when the square is expanded.
+    centre = lax.stop_gradient(jnp.mean(mean, axis=0, keepdims=True))
+    x, mean, precision = x - centre, mean - centre, jnp.exp(-log_var)
+    with full_precision():
+        squares = (x * x) @ precision.T - 2 * (x @ (precision * mean).T)
+    squares = squares + jnp.sum(precision * mean**2, axis=1)[None, :]
+    constants = jnp.sum(log_var + jnp.log(2 * jnp.pi), axis=1)
+    return -0.5 * (jnp.maximum(squares, 0) + constants[None, :])
+
+
+def exact_log_normals(
+    x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]
+) -> Float[Array, "n m"]:
+    """The same from the differences, one coordinate at a time, for weights and densities."""
+
+    def add(total: Array, columns: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        a, b, c = columns
+        return total - 0.5 * ((a[:, None] - b[None, :]) ** 2 * jnp.exp(-c)[None, :] + c[None, :]), None
+
+    constant = jnp.full((len(x), len(mean)), -0.5 * x.shape[1] * jnp.log(2 * jnp.pi), x.dtype)
+    return lax.scan(add, constant, (x.T, mean.T, log_var.T))[0]
+
+
+def place(
+    mean: Float[Array, " d"], log_var: Float[Array, " d"], xi: Float[Array, " d"]
+) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    """x = μ + σ ⊙ ξ and the conditional score ∇ₓ log q(x|z) = −ξ / σ there."""
+    return mean + jnp.exp(0.5 * log_var) * xi, -jnp.exp(-0.5 * log_var) * xi

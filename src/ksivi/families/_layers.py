@@ -1,0 +1,47 @@
+"""A trained affine layer after the conditional: correlations that a diagonal σ(z) lacks."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from .._core import archive
+from .._core.numerics import full_precision
+
+
+@archive.register
+class Triangular(eqx.Module):
+    """x = loc + L u with L lower triangular, its diagonal kept positive as an exponential.
+
+    ```python
+    layer = ksivi.families.Triangular.identity(2)
+    ```
+    """
+
+    loc: Float[Array, " d"]
+    lower: Float[Array, "d d"]
+
+    @classmethod
+    def identity(cls, dim: int) -> "Triangular":
+        return cls(jnp.zeros(dim), jnp.zeros((dim, dim)))
+
+    @property
+    def matrix(self) -> Float[Array, "d d"]:
+        """L."""
+        return jnp.tril(self.lower, -1) + jnp.diag(jnp.exp(jnp.diagonal(self.lower)))
+
+    def __call__(self, u: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        with full_precision():
+            return self.loc[None] + u @ self.matrix.T
+
+    def inverse(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """u with self(u) = x."""
+        return jax.scipy.linalg.solve_triangular(self.matrix, (x - self.loc[None]).T, lower=True).T
+
+    def push_score(self, score: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        """The score in x of a density whose score in u is given: L⁻ᵀ s."""
+        return jax.scipy.linalg.solve_triangular(self.matrix, score.T, lower=True, trans="T").T
+
+    def log_det(self) -> Scalar:
+        """log det L."""
+        return jnp.sum(jnp.diagonal(self.lower))

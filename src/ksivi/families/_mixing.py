@@ -1,0 +1,98 @@
+"""Mixing distributions q(z)."""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+
+from .._core import archive
+from .._core.checks import as_count, as_positive, blaming
+from .._core.normals import normal
+
+
+class AbstractMixing(eqx.Module):
+    """The distribution of z, easy to draw from. It is not trained: its draws are made ahead of the step."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float) -> Float[Array, "n k"]:
+        """n independent draws of z."""
+
+    @abc.abstractmethod
+    def log_prob(self, z: Float[Array, " k"]) -> Scalar:
+        """log q(z); refuses (`ValueError`) where it is not known."""
+
+
+@archive.register
+class GaussianMixing(AbstractMixing):
+    """z ~ N(0, I), the paper's choice."""
+
+    dim: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        as_count(self.dim, "mixing_dim", minimum=0)
+
+    def sample(self, key, n, dtype=float):
+        return normal(key, (n, self.dim), dtype)
+
+    def log_prob(self, z):
+        return -0.5 * jnp.sum(z**2 + jnp.log(2 * jnp.pi))
+
+
+class SampledMixing(AbstractMixing):
+    """Any mixing distribution that can be drawn from: `sampler(key) -> (k,)`, with its log density if it is known.
+
+    ```python
+    mixing = ksivi.families.SampledMixing(lambda key: jax.random.laplace(key, (3,)))
+    ```
+    """
+
+    sampler: Callable[[PRNGKeyArray], Float[Array, " k"]]
+    log_density: Callable[[Float[Array, " k"]], Scalar] | None = None
+
+    def __check_init__(self):
+        if not callable(self.sampler):
+            raise ValueError(f"sampler must be a function of a key, got {self.sampler!r}")
+        with blaming("sampler"):
+            z = jax.eval_shape(lambda key: jnp.asarray(self.sampler(key)), jax.random.key(0))
+        if z.ndim != 1 or not jnp.issubdtype(z.dtype, jnp.floating):
+            raise ValueError(f"sampler must return one floating vector, got shape {z.shape} and dtype {z.dtype}")
+
+    def sample(self, key, n, dtype=float):
+        return jax.vmap(self.sampler)(jax.random.split(key, n)).astype(dtype)
+
+    def log_prob(self, z):
+        if self.log_density is None:
+            raise ValueError("this mixing distribution has a sampler but no log_density")
+        return self.log_density(z)
+
+
+class WideMixing(AbstractMixing):
+    r"""½ q(z) + ½ q(z / s) / sᵏ: at least half the density of q(z) everywhere, and draws further out.
+
+    A family with this mixing proposes what the family itself leaves out, along its own shapes; weights against it
+    have lighter tails than weights against the family. It is for proposals, and is not saved.
+
+    ```python
+    mixing = ksivi.families.WideMixing(ksivi.families.GaussianMixing(3), scale=1.5)
+    ```
+    """
+
+    base: AbstractMixing
+    scale: Float[Array, ""]
+
+    def __init__(self, base: AbstractMixing, scale: float | Array):
+        self.base = base
+        self.scale = as_positive(scale, "scale")
+
+    def sample(self, key, n, dtype=float):
+        # At scale 1 these are the draws of the base.
+        z, is_wide = self.base.sample(key, n, dtype), jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5, (n, 1))
+        return jnp.where(is_wide, self.scale.astype(dtype), 1) * z
+
+    def log_prob(self, z):
+        wide = self.base.log_prob(z / self.scale) - len(z) * jnp.log(self.scale)
+        return jnp.logaddexp(self.base.log_prob(z), wide) - jnp.log(2.0)

@@ -1,0 +1,227 @@
+"""The semi-implicit family q(x) = ∫ q(x|z) q(z) dz."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._core import archive
+from .._core.checks import as_choice, as_count, as_floats, as_single_key, as_widths, blaming, describe, require_points
+from .._core.normals import normal
+from .._core.numerics import log_mean_exp
+from .._core.sharding import divide
+from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
+from ._layers import Triangular
+from ._mixing import AbstractMixing, GaussianMixing, SampledMixing
+from ._networks import MLP, Constant
+
+_POINTS_AT_ONCE = 1_000
+_SIZES = (1_024, 16_384)
+"""Draws are made by so many and cut, so that another number of them is not another program to compile."""
+
+Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
+
+
+@archive.register
+class SemiImplicit(eqx.Module):
+    r"""x = μ(z) + σ(z) ⊙ ξ with z ~ q(z) and ξ ~ N(0, I): easy to draw, rich in shape, without a density of its own.
+
+    **Arguments:**
+
+    - `mixing`: the distribution of z; a plain sampler (key) -> (k,) will do.
+    - `conditional`: q(x|z).
+    - `layer`: an affine map of that x, trained with the rest; none in the paper's family.
+
+    ```python
+    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(50, 50))
+    x = family.sample(jax.random.key(1), 1_000)
+    ```
+    """
+
+    mixing: AbstractMixing
+    conditional: DiagonalGaussian
+    dim: int = eqx.field(static=True)
+    layer: Triangular | None = None
+
+    def __init__(
+        self, mixing: AbstractMixing | Callable, conditional: DiagonalGaussian, layer: Triangular | None = None
+    ):
+        self.layer = layer
+        self.mixing = mixing if isinstance(mixing, AbstractMixing) else _sampled(mixing)
+        if not isinstance(conditional, DiagonalGaussian):
+            raise ValueError(f"conditional must be a DiagonalGaussian, got {describe(conditional)}")
+        if not isinstance(layer, Triangular | None):
+            raise ValueError(f"layer must be a Triangular or None, got {describe(layer)}")
+        self.conditional = conditional
+        self.dim = _output_dim(self.mixing, conditional)
+
+    @classmethod
+    def mlp(
+        cls,
+        key: PRNGKeyArray,
+        dim: int,
+        mixing_dim: int,
+        hidden: Sequence[int] = (50, 50),
+        *,
+        log_var: float | Array = 0.0,
+        min_log_var: float | Array = -20.0,
+        scale: str = "global",
+        activation: Callable = jax.nn.relu,
+        mixing: AbstractMixing | Callable | None = None,
+    ) -> "SemiImplicit":
+        """The paper's family: Gaussian mixing, an MLP for μ, and a σ that does not depend on z.
+
+        **Arguments:**
+
+        - `log_var`: where log σ² starts; one number, or one a coordinate.
+        - `min_log_var`: the floor on log σ².
+        - `scale`: "global" for the paper's σ, "network" for σ(z) from a network like μ's.
+        - `mixing`: another distribution of z, of dimension `mixing_dim`.
+        """
+        key = as_single_key(key)
+        dim, mixing_dim = as_count(dim, "dim"), as_count(mixing_dim, "mixing_dim")
+        as_choice(scale, "scale", ("global", "network"))
+        mean_key, scale_key = jax.random.split(key)
+        widths = (mixing_dim, *as_widths(hidden, "hidden"), dim)
+        start = _log_var_start(log_var, min_log_var, dim)
+        log_var_map: Callable = Constant(start)
+        if scale == "network":
+            log_var_map = MLP(scale_key, widths, activation).with_output(0.1, start)
+        conditional = DiagonalGaussian(MLP(mean_key, widths, activation), log_var_map, min_log_var)
+        return cls(GaussianMixing(mixing_dim) if mixing is None else mixing, conditional)
+
+    @classmethod
+    def location_scale(
+        cls, dim: int, *, loc: float | Array = 0.0, log_var: float | Array = 0.0, min_log_var: float | Array = -20.0
+    ) -> "SemiImplicit":
+        """The diagonal Gaussian N(loc, diag σ²): the family that ignores z, as in the paper's theory."""
+        dim = as_count(dim, "dim")
+        mean, scale = Constant(_vector(loc, "loc", dim)), Constant(_log_var_start(log_var, min_log_var, dim))
+        return cls(GaussianMixing(0), DiagonalGaussian(mean, scale, min_log_var))
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The parameters' own precision, so that a saved sampler draws the same numbers whatever JAX's default."""
+        return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
+
+    def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
+        """n draws of z and, for each, `noise_per_z` draws of ξ one after another: all the randomness of the samples."""
+        z_key, xi_key = jax.random.split(key)
+        xi = normal(xi_key, (n * noise_per_z, self.dim), self.dtype)
+        return self.mixing.sample(z_key, n, self.dtype), xi
+
+    def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
+        z, xi = (divide(part, "samples") for part in noise)
+        noise_per_z = len(xi) // len(z)
+
+        def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
+            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(-1, self.dim)
+
+        mean, log_var = jax.vmap(self.conditional.parameters)(z)
+        x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
+        return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
+
+    def transport_and_log_prob(
+        self, noise: Noise, others: Float[Array, "m k"], pairwise: Callable = log_normals
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        r"""Samples x and log q̂(x) = log 1/(m+1) Σₖ q(x|zₖ) over the z that made x and the m `others`.
+
+        With the generating z in the sum, E[p(x)/q̂(x)] = ∫p for every m; without it such ratios explode.
+        """
+        z, xi = (divide(part, "samples") for part in noise)
+        parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
+        (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
+        x = place(mean, log_var, xi)[0]
+        log_q = jax.vmap(log_normal)(xi, log_var)
+        if len(others):
+            log_q = log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
+        return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
+
+    def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
+        """log 1/m Σₖ q(x|zₖ) at given points and z, by matrix products: for training."""
+        parameters = jax.vmap(self.conditional.parameters)(z)
+        return self._through_layer(x, lambda u: log_mean_exp(log_normals(u, *parameters)))
+
+    def log_parts(
+        self, x: Float[Array, "n d"], own: Float[Array, "n k"], others: Float[Array, "m k"]
+    ) -> Float[Array, "n 1+m"]:
+        """log q(x|z) at given points, for a z of its own, first, and for the others: for training."""
+        parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([own, others]))
+        (mean, means), (log_var, log_vars) = (jnp.split(part, [len(own)]) for part in parameters)
+        u = x if self.layer is None else self.layer.inverse(x)
+        of_own = jax.vmap(log_normal)((u - mean) * jnp.exp(-0.5 * log_var), log_var)
+        parts = jnp.concatenate([of_own[:, None], log_normals(u, means, log_vars)], axis=1)
+        return parts if self.layer is None else parts - self.layer.log_det()
+
+    def sample_and_log_prob(
+        self, key: PRNGKeyArray, n: int, num_mixing: int
+    ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
+        """n draws of x with log q̂(x), their own z among the `num_mixing` + 1."""
+        noise_key, mixing_key = jax.random.split(key)
+        noise = self.noise(noise_key, n)
+        others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
+        return self.transport_and_log_prob(noise, others, exact_log_normals)
+
+    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
+        """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
+        key, num_mixing = as_single_key(key), as_count(num_mixing, "num_mixing")
+        require_points(x, self.dim)
+        mean, log_var = jax.vmap(self.conditional.parameters)(self.mixing.sample(key, num_mixing, self.dtype))
+        log_mixture = lambda point: log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
+        in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
+        return self._through_layer(x.astype(self.dtype), in_blocks)
+
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """n independent draws of x."""
+        return self.transport(self.noise(as_single_key(key), as_count(n, "n")))[0]
+
+    def _through_layer(self, x: Float[Array, "n d"], log_prob: Callable) -> Float[Array, " n"]:
+        """The log density at x, given that before the layer."""
+        return log_prob(x) if self.layer is None else log_prob(self.layer.inverse(x)) - self.layer.log_det()
+
+
+def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
+    """The dimension that mean and log_var agree on."""
+
+    try:
+        shapes = eqx.filter_eval_shape(lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"mixing and conditional do not fit together: {error}") from error
+    mean, log_var = shapes
+    if mean.ndim != 1 or mean.shape != log_var.shape:
+        raise ValueError(
+            f"mean and log_var must map z to vectors of one length, got shapes {mean.shape} and {log_var.shape}"
+        )
+    return mean.shape[0]
+
+
+def _sampled(mixing: Callable) -> SampledMixing:
+    if not callable(mixing):
+        raise ValueError(f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}")
+    with blaming("mixing"):
+        return SampledMixing(mixing)
+
+
+def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Float[Array, " d"]:
+    start, floors = _vector(log_var, "log_var", dim), _vector(floor, "min_log_var", dim)
+    traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
+    if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
+        raise ValueError(f"log_var must start above min_log_var = {floor}, where it has a gradient, got {log_var}")
+    return start
+
+
+def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
+    expected = f"one number or have shape ({dim},)"
+    found = as_floats(value, name, expected)
+    if found.shape not in ((), (dim,)):
+        raise ValueError(f"{name} must be {expected}, got shape {found.shape}")
+    return jnp.broadcast_to(found, (dim,))
+
+
+def round_up(n: int) -> int:
+    """How many draws to make where n are wanted."""
+    return next((size for size in _SIZES if n <= size), n)

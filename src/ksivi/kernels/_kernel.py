@@ -1,0 +1,127 @@
+"""What a kernel is: a Gram matrix, and bandwidths that are settled by the samples first."""
+
+import abc
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from .._core.checks import as_floats, describe
+from ._bandwidths import AbstractBandwidth, Fixed
+
+Radial = tuple[Float[Array, "n m"], Float[Array, "n m"], Float[Array, "n m"]]
+
+
+class AbstractKernel(eqx.Module):
+    """A positive semi-definite kernel k(x, y)."""
+
+    @abc.abstractmethod
+    def resolve(self, x: Float[Array, "n d"], y: Float[Array, "m d"], group: int = 0) -> Self:
+        """The same kernel with every bandwidth fixed from the samples.
+
+        **Arguments:**
+
+        - `x`, `y`: the two samples (one sample twice, for a single one).
+        - `group`: 0 for two samples; for a single one, the number of consecutive points that are not paired with each
+            other (1 leaves out the diagonal alone).
+        """
+
+    @abc.abstractmethod
+    def gram(self, x: Float[Array, "n d"], y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """k(xᵢ, yⱼ) for fixed bandwidths."""
+
+    @abc.abstractmethod
+    def radial(self, r2: Float[Array, "n m"]) -> Radial:
+        """k and its first two derivatives as a function of r² = ‖x − y‖², for Stein kernels.
+
+        Refuses (`ValueError`) where the kernel is not such a function or not smooth enough.
+        """
+
+    def __call__(self, x: Float[Array, " d"], y: Float[Array, " d"]) -> Scalar:
+        """k(x, y) at two points, for fixed bandwidths."""
+        return self.gram(x[None], y[None])[0, 0]
+
+
+def as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    """A kernel that was given, or the default; anything else is refused (`ValueError`)."""
+    if not isinstance(kernel, AbstractKernel | None):
+        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
+    return default if kernel is None else kernel
+
+
+class AbstractScaledKernel(AbstractKernel):
+    """k(x, y) = profile(spread(x, y) / h): all of this library's kernels but sums of them."""
+
+    bandwidth: eqx.AbstractVar[AbstractBandwidth]
+
+    @abc.abstractmethod
+    def spread(self, x: Float[Array, "n d"], y: Float[Array, "m d"]) -> Float[Array, "n m"]:
+        """The quantity that h divides."""
+
+    @abc.abstractmethod
+    def profile(self, u: Float[Array, "n m"]) -> Float[Array, "n m"]:
+        """The kernel as a function of spread / h."""
+
+    def __check_init__(self):
+        if not isinstance(self.bandwidth, AbstractBandwidth):
+            raise ValueError(f"bandwidth must be Median() or Fixed(h), got {self.bandwidth!r}")
+
+    def resolve(self, x, y, group=0):
+        fixed = self.bandwidth.resolve(self.spread, x, y, group)
+        return eqx.tree_at(lambda k: k.bandwidth, self, fixed, is_leaf=lambda b: isinstance(b, AbstractBandwidth))
+
+    def gram(self, x, y):
+        spread = self.spread(x, y)
+        return self.profile(spread / self.h.astype(spread.dtype))
+
+    def radial(self, r2):
+        raise ValueError(f"a Stein kernel needs a twice differentiable function of ‖x − y‖; {self} is not one")
+
+    @property
+    def h(self) -> Array:
+        """The fixed bandwidth."""
+        if not isinstance(self.bandwidth, Fixed):
+            raise ValueError(f"the bandwidth {self.bandwidth} depends on the samples: call kernel.resolve(x, y) first")
+        return self.bandwidth.h
+
+
+class Sum(AbstractKernel):
+    """A weighted sum Σₖ wₖ kₖ(x, y) of kernels, each with its own bandwidth.
+
+    ```python
+    scales = [ksivi.kernels.Median(scale=s) for s in (0.1, 1.0, 10.0)]
+    kernel = ksivi.kernels.Sum([ksivi.kernels.Gaussian(h) for h in scales])
+    ```
+    """
+
+    kernels: tuple[AbstractKernel, ...]
+    weights: Float[Array, " k"]
+
+    def __init__(self, kernels, weights=None):
+        if not isinstance(kernels, list | tuple) or not all(isinstance(k, AbstractKernel) for k in kernels):
+            raise ValueError(f"kernels must be a list of kernels, got {describe(kernels)}")
+        self.kernels = tuple(kernels)
+        weights = jnp.ones(len(self.kernels)) if weights is None else as_floats(weights, "weights")
+        if not self.kernels or weights.shape != (len(self.kernels),):
+            raise ValueError(
+                f"weights must be one number for each of {len(self.kernels)} kernels, got shape {weights.shape}"
+            )
+        if not isinstance(weights, jax.core.Tracer) and not bool(jnp.all((weights >= 0) & jnp.isfinite(weights))):
+            raise ValueError(f"weights must not be negative, got {weights}")
+        self.weights = weights
+
+    def resolve(self, x, y, group=0):
+        resolved = tuple(kernel.resolve(x, y, group) for kernel in self.kernels)
+        return eqx.tree_at(lambda k: k.kernels, self, resolved)
+
+    def gram(self, x, y):
+        return self._weigh([kernel.gram(x, y) for kernel in self.kernels])
+
+    def radial(self, r2):
+        parts = [kernel.radial(r2) for kernel in self.kernels]
+        return tuple(self._weigh(part) for part in zip(*parts, strict=True))
+
+    def _weigh(self, parts):
+        return sum(w.astype(part.dtype) * part for w, part in zip(self.weights, parts, strict=True))

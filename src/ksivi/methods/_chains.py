@@ -1,0 +1,131 @@
+"""What chains share: how many, how long, which states are kept, and whether they agree."""
+
+import importlib
+from types import ModuleType
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PyTree
+
+from .._core.checks import as_count, as_floats, describe
+from ..results import Status
+from ._method import AbstractMethod, as_start, equal_but
+
+MOST_R_HAT = 1.01
+LEAST_ESS = 400
+_LEAST_DRAWS = 4
+
+Points = Float[Array, "n d"]
+
+
+class AbstractChains(AbstractMethod):
+    """Chains of which every `thin`-th state after the warm-up is a draw."""
+
+    num_chains: eqx.AbstractVar[int]
+    num_warmup: eqx.AbstractVar[int]
+    num_draws: eqx.AbstractVar[int]
+    thin: eqx.AbstractVar[int]
+
+    @property  # type: ignore[misc]
+    def num_points(self) -> int:  # type: ignore[override]
+        return self.num_chains
+
+    @property  # type: ignore[misc]
+    def num_steps(self) -> int:  # type: ignore[override]
+        return self.num_warmup + self.num_draws * self.thin
+
+    def same_but_longer(self, shorter):
+        return equal_but(self, shorter, "num_draws")
+
+    def keeps(self, steps):
+        sampling = steps - self.num_warmup
+        return (sampling >= 0) & ((sampling + 1) % self.thin == 0)
+
+
+def as_chains(
+    start: Points | None, num_chains: int, num_warmup: int, num_draws: int, thin: int
+) -> tuple[Points | None, int, int, int, int]:
+    """Checks them."""
+    num_chains = as_count(num_chains, "num_chains")
+    return (
+        as_start(start, num_chains),
+        num_chains,
+        as_count(num_warmup, "num_warmup", minimum=0),
+        as_count(num_draws, "num_draws"),
+        as_count(thin, "thin"),
+    )
+
+
+def as_acceptance(value: float | Array | None) -> Array | None:
+    if value is None:
+        return None
+    expected = "a probability between 0 and 1"
+    found = as_floats(value, "target_acceptance", expected)
+    if found.shape != () or not (isinstance(value, jax.core.Tracer) or 0 < np.asarray(value) < 1):
+        raise ValueError(f"target_acceptance must be {expected}, got {describe(value)}")
+    return found
+
+
+def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> dict[str, float]:
+    """The mean acceptance after the warm-up; empty before its end."""
+    acceptance = history.get("acceptance", np.zeros(0))[num_warmup:]
+    return {"acceptance": float(acceptance.mean())} if acceptance.size else {}
+
+
+def agreement(kept: Float[np.ndarray, "t n d"]) -> dict[str, float]:
+    """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample size.
+
+    The latter is that of the bulk or of the tails, whichever is less. Empty for fewer than two chains or four draws of
+    each, which say nothing about one another.
+    """
+    num_draws, num_chains, _ = kept.shape
+    if num_chains < 2 or num_draws < _LEAST_DRAWS:
+        return {}
+    r_hat, ess = _r_hat_and_ess(jnp.asarray(np.swapaxes(kept, 0, 1)))
+    return {"R-hat": float(jnp.max(r_hat)), "effective sample size": float(jnp.min(ess))}
+
+
+@jax.jit
+def _r_hat_and_ess(chains: Float[Array, "n t d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
+    diagnostics = blackjax("diagnostics")
+    # BlackJAX promotes ranks here, which a strict user may have forbidden.
+    with jax.numpy_rank_promotion("allow"):
+        ess = jnp.minimum(diagnostics.ess_bulk(chains), diagnostics.ess_tail(chains))
+        return diagnostics.rhat(chains), ess
+
+
+def chain_status(found: dict[str, float], divergences: int) -> tuple[Status, bool]:
+    """What the diagnostics say, and whether they vouch for the draws."""
+    faults = [f"{divergences:,} divergent transitions"] if divergences else []
+    if "R-hat" not in found:
+        faults.append(f"R-hat needs two chains and {_LEAST_DRAWS} draws of each")
+        return Status("not trusted", "; ".join(faults)), False
+    r_hat, ess = found["R-hat"], found["effective sample size"]
+    if not r_hat < MOST_R_HAT:
+        faults.append(f"R-hat {r_hat:.3f}, not below {MOST_R_HAT}")
+    if not ess >= LEAST_ESS:
+        faults.append(f"an effective sample size of {ess:,.0f}, less than {LEAST_ESS}")
+    if faults:
+        return Status("not trusted", "; ".join(faults)), False
+    return Status("converged", f"R-hat {r_hat:.4f}, effective sample size {ess:,.0f}"), True
+
+
+def blackjax(name: str) -> ModuleType:
+    """A module of BlackJAX, which an extra installs."""
+    try:
+        return importlib.import_module(f"blackjax.{name}")
+    except ImportError as error:
+        raise ImportError("MCMC needs BlackJAX: pip install 'ksivi[mcmc]'") from error
+
+
+def choose(condition: Array, new: PyTree, old: PyTree) -> PyTree:
+    """One state or the other, in the precision of the old."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)
+
+
+def strong(a: Array) -> Array:
+    """Without the weak type of a Python number, which would trace the second chunk again."""
+    return lax.convert_element_type(a, jnp.asarray(a).dtype)

@@ -1,0 +1,159 @@
+"""NUTS: the no-U-turn sampler."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Int, PyTree
+
+from .._core.checks import as_count, as_flag
+from ._chains import (
+    AbstractChains,
+    Points,
+    agreement,
+    as_acceptance,
+    as_chains,
+    blackjax,
+    chain_status,
+    choose,
+    mean_acceptance,
+    strong,
+)
+from ._method import Verdict, require_values, state_records
+
+
+class Chain(NamedTuple):
+    """BlackJAX's state of one chain, and the adaptation of its step size and mass matrix."""
+
+    hmc: PyTree
+    step_size: PyTree
+    mass: PyTree
+
+
+class NUTS(AbstractChains):
+    r"""Hamiltonian Monte Carlo whose trajectories end where they turn back; step size and mass adapted in the warm-up.
+
+    The warm-up has Stan's windows of doubling length for the mass matrix, and dual averaging for the step size, each
+    chain on its own. A fit is trusted when no transition diverged, R-hat is below 1.01 and the effective sample size at
+    least 400.
+
+    **Arguments:**
+
+    - `num_chains`: run side by side.
+    - `num_warmup`: steps of adaptation before the draws.
+    - `num_draws`, `thin`: draws of each chain, and steps between them.
+    - `target_acceptance`: what the step size is adapted to. Raise it where transitions diverge.
+    - `dense_mass`: adapt a full mass matrix, not a diagonal.
+    - `max_doublings`: a trajectory takes at most 2 to this many steps.
+    - `start`: where the chains start, (num_chains, dim); N(0, I) unless given.
+
+    ```python
+    fit = ksivi.run(jax.random.key(0), target, ksivi.NUTS(num_chains=4, num_warmup=500, num_draws=500))
+    fit.diagnostics["R-hat"], fit.diagnostics["divergences"]
+    ```
+
+    Reference: Hoffman and Gelman, The No-U-Turn Sampler, JMLR 2014.
+    """
+
+    target_acceptance: Array
+    start: Array | None
+    num_chains: int = eqx.field(static=True)
+    num_warmup: int = eqx.field(static=True)
+    num_draws: int = eqx.field(static=True)
+    thin: int = eqx.field(static=True)
+    dense_mass: bool = eqx.field(static=True)
+    max_doublings: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        num_chains: int = 4,
+        num_warmup: int = 1_000,
+        num_draws: int = 1_000,
+        *,
+        thin: int = 1,
+        target_acceptance: float | Array = 0.8,
+        dense_mass: bool = False,
+        max_doublings: int = 10,
+        start: Points | None = None,
+    ):
+        acceptance = as_acceptance(target_acceptance)
+        if acceptance is None:
+            raise ValueError("target_acceptance must be a probability between 0 and 1, got None")
+        self.target_acceptance = acceptance
+        self.dense_mass = as_flag(dense_mass, "dense_mass")
+        self.max_doublings = as_count(max_doublings, "max_doublings")
+        as_count(num_warmup, "num_warmup", minimum=20)
+        chains = as_chains(start, num_chains, num_warmup, num_draws, thin)
+        self.start, self.num_chains, self.num_warmup, self.num_draws, self.thin = chains
+
+    def init(self, x, target) -> Chain:
+        require_values(target, "NUTS")
+        (start_step, *_), (start_mass, *_) = self._adaptations()
+
+        def chain(x: Array) -> Chain:
+            state = blackjax("mcmc.hmc").init(x, lambda x: target.surrogate(x)[0])
+            return Chain(state, start_step(jnp.ones((), x.dtype)), start_mass(target.dim))
+
+        return jax.tree.map(strong, jax.vmap(chain)(x))
+
+    def step(self, key, state, target, step):
+        stages = jnp.asarray(blackjax("adaptation.staged_adaptation").build_schedule(self.num_warmup), jnp.int32)
+        stage = stages[jnp.minimum(step, self.num_warmup - 1)]
+        keys = jax.random.split(key, self.num_chains)
+        move = jax.vmap(lambda key, chain: self._move(key, chain, target, step, stage))
+        chains, info = move(keys, state)
+        position, log_density, score = state.hmc
+        counted = step >= self.num_warmup
+        records = {
+            **state_records(position, score, -jnp.mean(log_density), jnp.sum(info.num_integration_steps)),
+            "acceptance": jnp.mean(info.acceptance_rate),
+            "divergences": jnp.where(counted, jnp.sum(info.is_divergent), 0),
+            "trajectory": jnp.mean(info.num_integration_steps.astype(position.dtype)),
+        }
+        return chains, records
+
+    def positions(self, state):
+        return state.hmc.position
+
+    def verdict(self, kept, history):
+        divergences = int(history.get("divergences", np.zeros(0)).sum())
+        found = agreement(kept) | {"divergences": divergences} | mean_acceptance(history, self.num_warmup)
+        return Verdict(*chain_status(found, divergences), found)
+
+    def _adaptations(self) -> tuple[tuple, tuple]:
+        """BlackJAX's init, update and final of the step size's and of the mass matrix's adaptation."""
+        step_size = blackjax("adaptation.step_size").dual_averaging_adaptation(self.target_acceptance)
+        mass = blackjax("adaptation.mass_matrix").mass_matrix_adaptation(not self.dense_mass)
+        return step_size, mass
+
+    def _move(self, key: Array, chain: Chain, target, step: Array, stage: Int[Array, "2"]) -> tuple[Chain, PyTree]:
+        """One transition of one chain, and in the warm-up its adaptation."""
+        (_, _, final_step), _ = self._adaptations()
+        warming = step < self.num_warmup
+        step_size = jnp.where(warming, jnp.exp(chain.step_size.log_step_size), final_step(chain.step_size))
+        kernel = blackjax("mcmc.nuts").build_kernel()
+        log_density = lambda x: target.surrogate(x)[0]  # noqa: E731
+        hmc, info = kernel(key, chain.hmc, log_density, step_size, chain.mass.inverse_mass_matrix, self.max_doublings)
+        adapted = self._adapt(chain, hmc.position, info.acceptance_rate, stage)
+        return Chain(hmc, *choose(warming, adapted, (chain.step_size, chain.mass))), info
+
+    def _adapt(self, chain: Chain, x: Array, acceptance: Array, stage: Int[Array, "2"]) -> tuple[PyTree, PyTree]:
+        """Stan's schedule: the step size at every step, the mass matrix in slow windows and settled at their end."""
+        (start_step, update_step, final_step), (_, update_mass, final_mass) = self._adaptations()
+        slow, window_ends = stage[0] == 1, stage[1] == 1
+        step_size = update_step(chain.step_size, acceptance)
+        mass = lax.cond(slow, lambda m: update_mass(m, x), lambda m: m, chain.mass)
+        return lax.cond(
+            window_ends,
+            lambda s, m: jax.tree.map(_like, (start_step(final_step(s)), final_mass(m)), (s, m)),
+            lambda s, m: (s, m),
+            step_size,
+            mass,
+        )
+
+
+def _like(new: Array, old: Array) -> Array:
+    return jnp.asarray(new, jnp.asarray(old).dtype)

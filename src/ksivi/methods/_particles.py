@@ -1,0 +1,111 @@
+"""What particle methods share: points, an optimiser, a direction to descend in."""
+
+import abc
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
+
+from .._core.closures import Structural
+from ..kernels import AbstractKernel, as_kernel
+from ..targets import Target
+from ._method import AbstractMethod, Verdict, equal_but, state_records
+
+Points = Float[Array, "n d"]
+Optimizer = Structural[optax.GradientTransformation]
+
+
+class Particles(NamedTuple):
+    """Where the points are, and the state of their optimiser."""
+
+    x: Points
+    optimizer: PyTree
+
+
+class Descent(NamedTuple):
+    """The loss at the points, its gradient (or what stands for it), and the target's scores there."""
+
+    loss: Scalar
+    gradient: Points
+    score: Points
+
+
+class AbstractParticles(AbstractMethod):
+    """Points that descend by an Optax optimiser."""
+
+    num_particles: eqx.AbstractVar[int]
+    optimizer: eqx.AbstractVar[Optimizer]
+
+    @abc.abstractmethod
+    def descent(self, key: PRNGKeyArray, x: Points, target: Target) -> Descent:
+        """The way down at the points."""
+
+    @abc.abstractmethod
+    def loss(self, x: Points, target: Target) -> Scalar:
+        """The loss at other points, for optimisers that search along a line."""
+
+    @property  # type: ignore[misc]
+    def num_points(self) -> int:  # type: ignore[override]
+        return self.num_particles
+
+    def init(self, x, target):
+        return Particles(x, self.optimizer.value.init(x))
+
+    def step(self, key, state, target, step):
+        loss, gradient, score = self.descent(key, state.x, target)
+        update = optax.with_extra_args_support(self.optimizer.value).update
+        updates, optimizer = update(
+            gradient,
+            state.optimizer,
+            state.x,
+            value=loss,
+            grad=gradient,
+            value_fn=lambda x: self.loss(x, target),
+        )
+        searched = optax.tree.get(optimizer, "num_linesearch_steps", 0)
+        records = state_records(state.x, score, loss, len(state.x) * (1 + searched))
+        return Particles(optax.apply_updates(state.x, updates), optimizer), records
+
+    def positions(self, state):
+        return state.x
+
+    def same_but_longer(self, shorter):
+        return equal_but(self, shorter, "num_steps")
+
+    def keeps(self, steps):
+        return np.zeros(len(steps), bool)
+
+    def verdict(self, kept, history):
+        ratio = history.get("stein_ratio", np.zeros(0))[-1:]
+        return Verdict(None, False, {"stein ratio": float(ratio[0]) + 0.0 if ratio.size else float("nan")})
+
+
+def descent_of(loss_and_score: Callable[[Points], tuple[Scalar, Points]], x: Points) -> Descent:
+    """The way down a loss that comes with the scores."""
+    (loss, score), gradient = jax.value_and_grad(loss_and_score, has_aux=True)(x)
+    return Descent(loss, gradient, score)
+
+
+def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.GradientTransformation) -> Optimizer:
+    optimizer = default if optimizer is None else optimizer
+    if not isinstance(optimizer, optax.GradientTransformation):
+        raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-2), got {optimizer!r}")
+    return Structural(optimizer)
+
+
+def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    """The kernel, if it is smooth enough for Stein's operator."""
+    kernel = as_kernel(kernel, default)
+    point = jnp.zeros((1, 1))
+    eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
+    return kernel
+
+
+def resolve(kernel: AbstractKernel, x: Points) -> AbstractKernel:
+    """The kernel with its bandwidth from the off-diagonal pairs; a single particle has none, and then h = 1."""
+    return kernel.resolve(x, x, min(1, len(x) - 1))

@@ -1,0 +1,82 @@
+"""SGLD: stochastic gradient Langevin dynamics."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .._core.checks import as_positive
+from ._chains import AbstractChains, Points, agreement, as_chains, blackjax, chain_status
+from ._method import Verdict, state_records
+
+
+class SGLD(AbstractChains):
+    r"""x ← x + (ε/2) s_p(x) + √ε ξ, without a Metropolis test: biased by its step size, and by minibatches.
+
+    With data minibatches each chain draws its own at every step. A score is enough. It is never trusted: R-hat sees
+    whether chains agree, not that all of them are off.
+
+    **Arguments:**
+
+    - `step_size`: ε.
+    - `num_chains`: run side by side.
+    - `num_warmup`: steps before the draws.
+    - `num_draws`, `thin`: draws of each chain, and steps between them.
+    - `clip`: keeps every coordinate within ± this, as the authors do on the diffusion.
+    - `start`: where the chains start, (num_chains, dim); N(0, I) unless given.
+
+    ```python
+    fit = ksivi.run(jax.random.key(0), target, ksivi.SGLD(step_size=0.01, num_chains=100))
+    ```
+
+    Reference: Welling and Teh, Bayesian Learning via Stochastic Gradient Langevin Dynamics, ICML 2011.
+    """
+
+    step_size: Array
+    clip: Array | None
+    start: Array | None
+    num_chains: int = eqx.field(static=True)
+    num_warmup: int = eqx.field(static=True)
+    num_draws: int = eqx.field(static=True)
+    thin: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        step_size: float | Array = 0.05,
+        num_chains: int = 200,
+        num_warmup: int = 2_000,
+        num_draws: int = 100,
+        *,
+        thin: int = 200,
+        clip: float | Array | None = None,
+        start: Points | None = None,
+    ):
+        self.step_size = as_positive(step_size, "step_size")
+        self.clip = None if clip is None else as_positive(clip, "clip")
+        chains = as_chains(start, num_chains, num_warmup, num_draws, thin)
+        self.start, self.num_chains, self.num_warmup, self.num_draws, self.thin = chains
+
+    def init(self, x, target):
+        return x
+
+    def step(self, key, state, target, step):
+        drift = blackjax("sgmcmc.diffusions").overdamped_langevin()
+        # BlackJAX moves by ε s + √(2ε) ξ.
+        half = 0.5 * self.step_size.astype(state.dtype)
+
+        def move(key: Array, x: Array) -> tuple[Array, Array, Array]:
+            rows_key, noise_key = jax.random.split(key)
+            value, score = target.minibatch(rows_key).surrogate(x)
+            return drift(noise_key, x, score, half), value, score
+
+        new, value, score = jax.vmap(move)(jax.random.split(key, len(state)), state)
+        new = new if self.clip is None else jnp.clip(new, -self.clip, self.clip)
+        return new, state_records(state, score, -jnp.mean(value), len(state))
+
+    def positions(self, state):
+        return state
+
+    def verdict(self, kept, history):
+        found = agreement(kept)
+        status, agreed = chain_status(found, 0)
+        return Verdict(None if agreed or not found else status, False, found)

@@ -1,0 +1,199 @@
+"""KSIVI: the kernel Stein discrepancy of a semi-implicit family, Algorithms 1 and 2 of the paper."""
+
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
+
+from .._core.checks import as_choice, as_count, as_positive
+from .._core.numerics import full_precision
+from .._core.sharding import has_axis, platform
+from ..families import SemiImplicit
+from ..kernels import AbstractKernel, Gaussian, as_kernel, pair_mean
+from ..targets import Target
+from ._objective import AbstractObjective
+from ._records import Schedule, anneal, as_schedule, record
+
+Estimator = Literal["vanilla", "u-statistic"]
+
+
+class Draws(NamedTuple):
+    """The randomness of one step, for r batches: mixing variables, noise, and rows of data."""
+
+    z: Float[Array, "r m k"]
+    xi: Float[Array, "r n d"]
+    rows: Int[Array, "r b"] | None
+
+
+class KSIVI(AbstractObjective):
+    r"""Minimises KSD²(q‖p) = E[k(x, x′) ⟨f, f′⟩] with f = s_p(x) − s_{q(·|z)}(x) = s_p(x) + ξ/σ(z).
+
+    | estimator     | estimate of KSD²                                        | samples a step |
+    |---------------|---------------------------------------------------------|----------------|
+    | "vanilla"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨f₁ᵢ, f₂ⱼ⟩, two batches            | 2N             |
+    | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch        | N              |
+
+    Both are unbiased for `Fixed` bandwidths; the `Median` depends on the samples. With data minibatches each batch of
+    samples gets a minibatch of its own, since a shared one adds its variance to KSD²; the u-statistic then splits
+    its samples in two and pairs them across. Pairs that share z are left out of the u-statistic.
+
+    **Arguments:**
+
+    - `kernel`: Gaussian with the median bandwidth unless given.
+    - `estimator`: "vanilla" or "u-statistic".
+    - `num_samples`: N, the samples of x in a batch.
+    - `noise_per_z`: draws of ξ that share a z; it must divide `num_samples`.
+    - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
+    - `log_density_weight`: adds −weight · mean log p(x) to the loss (of the annealed target), the released code's
+        regularisation.
+    - `log_density_horizon`: the step at which that term ends; never unless given.
+    - `inverse_covariance`: pairs by ⟨f, C⁻¹ f′⟩, C the covariance of the first batch, without gradient.
+    - `shared_rows`: one data minibatch for all samples of a step, as in the released code: biased upwards, by the
+        minibatch's variance. The u-statistic then keeps its samples in one batch.
+
+    ```python
+    objective = ksivi.KSIVI(kernel=ksivi.kernels.IMQ(), estimator="u-statistic", num_samples=100)
+    ```
+
+    Reference: Cheng, Yu, Xie, Zhang and Zhang, Kernel Semi-Implicit Variational Inference, ICML 2024.
+    """
+
+    kernel: AbstractKernel
+    annealing: Schedule | None
+    log_density_weight: Array | None
+    log_density_horizon: Array | None
+    estimator: Estimator = eqx.field(static=True)
+    num_samples: int = eqx.field(static=True)
+    noise_per_z: int = eqx.field(static=True)
+    inverse_covariance: bool = eqx.field(static=True)
+    shared_rows: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        kernel: AbstractKernel | None = None,
+        estimator: Estimator = "vanilla",
+        num_samples: int = 100,
+        *,
+        noise_per_z: int = 1,
+        annealing: Schedule | None = None,
+        log_density_weight: float | Array | None = None,
+        log_density_horizon: int | Array | None = None,
+        inverse_covariance: bool = False,
+        shared_rows: bool = False,
+    ):
+        self.kernel = as_kernel(kernel, Gaussian())
+        self.estimator = as_choice(estimator, "estimator", ("vanilla", "u-statistic"))
+        self.num_samples = as_count(num_samples, "num_samples", minimum=2)
+        self.noise_per_z = as_count(noise_per_z, "noise_per_z")
+        if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
+            raise ValueError(f"noise_per_z must divide num_samples = {num_samples} into several z, got {noise_per_z}")
+        if log_density_horizon is not None and log_density_weight is None:
+            raise ValueError("log_density_horizon needs a log_density_weight, got none")
+        weight, horizon = log_density_weight, log_density_horizon
+        self.annealing = as_schedule(annealing, "annealing", "Annealing()")
+        self.log_density_weight = None if weight is None else as_positive(weight, "log_density_weight")
+        self.log_density_horizon = None if horizon is None else as_positive(horizon, "log_density_horizon")
+        self.inverse_covariance = inverse_covariance
+        self.shared_rows = shared_rows
+
+    def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
+        if self.log_density_weight is not None and not target.has_log_density:
+            raise ValueError("log_density_weight needs log-density values, and this target knows its score only")
+        batches, num_z = self._num_batches(target), self.num_samples // self.noise_per_z
+        if batches > self._batches_drawn and num_z % batches:
+            raise ValueError(f"num_samples must be even for a minibatched u-statistic, got {num_z} draws of z")
+        in_first = self.num_samples * self._batches_drawn // batches
+        if self.inverse_covariance and in_first <= target.dim:
+            raise ValueError(f"inverse_covariance needs more than dim = {target.dim} samples a batch, got {in_first}")
+
+    def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> Draws:
+        noise_key, rows_key = jax.random.split(key)
+        batches = self._num_batches(target)
+        per_batch = self.num_samples // self.noise_per_z
+        if batches > self._batches_drawn:
+            per_batch //= batches
+        z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
+        rows = self._draw_rows(rows_key, target, batches)
+        return Draws(z.reshape(batches, per_batch, z.shape[1]), xi.reshape(batches, -1, family.dim), rows)
+
+    def prepare(self, state, draws, target, family, step):
+        return state
+
+    def loss(self, family, state, draws, target, step):
+        target, beta = anneal(target, self.annealing, step)
+        x, conditional_score = self._transport(family, draws)
+        evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
+        log_density, score = jax.vmap(evaluate)(x, draws.rows)
+        loss = self._ksd2(x, score - conditional_score)
+        if log_density is not None:
+            loss = loss - self._weight(step) * jnp.mean(log_density)
+        return loss, record(x[0], score[0], x[-1], beta)
+
+    @property
+    def score_evals(self) -> int:
+        return self._batches_drawn * self.num_samples
+
+    @property
+    def num_minibatches(self) -> int:
+        return 1 if self.shared_rows else 2
+
+    @property
+    def _batches_drawn(self) -> int:
+        return 2 if self.estimator == "vanilla" else 1
+
+    def _num_batches(self, target: Target) -> int:
+        return 2 if target.is_minibatched and not self.shared_rows else self._batches_drawn
+
+    def _draw_rows(self, key: PRNGKeyArray, target: Target, batches: int) -> Int[Array, "r b"] | None:
+        keys = jax.random.split(key, 1 if self.shared_rows else batches)
+        rows = target.draw_rows(keys)
+        return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
+
+    def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
+        """Samples of all batches and their conditional scores, on a CPU as one batch.
+
+        The gradient of a weight is then a plain matrix product; that of a batch of batches copies both factors first.
+        But a mesh divides the samples of each batch, and a GPU has its own forms of both.
+        """
+        if has_axis("samples") or platform() != "cpu":
+            return jax.vmap(family.transport)((draws.z, draws.xi))
+        x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
+        return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
+
+    def _evaluate(
+        self, target: Target, x: Float[Array, "n d"]
+    ) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
+        """Log densities, where the loss needs them, and scores."""
+        if self.log_density_weight is None:
+            return None, jax.vmap(target.score)(x)
+        return jax.vmap(target.log_density_and_score)(x)
+
+    def _ksd2(self, x: Float[Array, "r n d"], f: Float[Array, "r n d"]) -> Scalar:
+        # Two batches are paired across; a single one with itself, without the pairs that share z.
+        (x1, x2), (f1, f2) = _first_and_last(x), _first_and_last(f)
+        group = 0 if len(x) == 2 else self.noise_per_z
+        kernel = self.kernel.resolve(x1, x2, group)
+        return pair_mean(kernel.gram, x1, f1, x2, _solve_covariance(x1, f2) if self.inverse_covariance else f2, group)
+
+    def _weight(self, step: Int[Array, ""]) -> Scalar:
+        assert self.log_density_weight is not None
+        if self.log_density_horizon is None:
+            return self.log_density_weight
+        return jnp.where(step < self.log_density_horizon, self.log_density_weight, 0)
+
+
+def _first_and_last(batches: Float[Array, "r n d"]) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+    # The transpose of a split is one concatenation; that of two slices is two padded copies and their sum.
+    parts = [part[0] for part in jnp.split(batches, len(batches))]
+    return parts[0], parts[-1]
+
+
+def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    """C⁻¹ f for every row of f, C = cov(x) + 1e-8 I without gradient."""
+    with full_precision():
+        covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False))
+    covariance = covariance + 1e-8 * jnp.eye(x.shape[1], dtype=x.dtype)
+    return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(covariance), f.T).T

@@ -1,0 +1,49 @@
+"""Schedules: numbers that follow the step. Modules, so that equal ones do not compile again."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int, Scalar
+
+from .._core.checks import as_positive
+
+
+class Annealing(eqx.Module):
+    r"""The inverse temperature β(t) = min(1, start + t / horizon).
+
+    The paper's runs use start = 0.1 and a horizon of half the steps.
+
+    ```python
+    objective = ksivi.KSIVI(num_samples=100, annealing=ksivi.Annealing(start=0.1, horizon=10_000))
+    ```
+    """
+
+    start: Array
+    horizon: Array
+
+    def __init__(self, *, start: float | Array = 0.1, horizon: float | Array):
+        self.start = as_positive(start, "start")
+        self.horizon = as_positive(horizon, "horizon")
+
+    def __call__(self, step: Int[Array, ""]) -> Scalar:
+        return jnp.minimum(1, self.start + step / self.horizon)
+
+
+class Decay(eqx.Module):
+    r"""The weight start · factor^⌊t / every⌋.
+
+    ```python
+    objective = ksivi.SIVISM(num_samples=100, score_weight=ksivi.Decay(start=1.0, factor=1 / 1.004, every=100))
+    ```
+    """
+
+    start: Array
+    factor: Array
+    every: Array
+
+    def __init__(self, *, start: float | Array = 1.0, factor: float | Array, every: int | Array = 1):
+        self.start = as_positive(start, "start")
+        self.factor = as_positive(factor, "factor")
+        self.every = as_positive(every, "every")
+
+    def __call__(self, step: Int[Array, ""]) -> Scalar:
+        return self.start * self.factor ** jnp.floor(step / self.every)

@@ -1,0 +1,133 @@
+"""SIVI-SM: score matching against a critic."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Float, Int, PyTree, Scalar
+
+from .._core.checks import as_count, as_widths
+from .._core.closures import Structural
+from ..families import MLP, SemiImplicit
+from ..targets import Target
+from ._objective import AbstractObjective
+from ._records import Aux, Schedule, anneal, as_schedule, record
+
+
+class Draws(NamedTuple):
+    """The randomness of one step, for r batches (the critic's, then the family's): z, noise, rows of data."""
+
+    z: Float[Array, "r n k"]
+    xi: Float[Array, "r n d"]
+    rows: Int[Array, "r b"] | None
+
+
+class Critic(NamedTuple):
+    """f_ψ and the state of its optimiser."""
+
+    network: MLP
+    optimizer: PyTree
+
+
+class SIVISM(AbstractObjective):
+    r"""min_φ max_ψ E[gᵀ(2 s_p(x) + 2 ξ/σ − g)] with g = f_ψ(x) + c_t s_p(x): the Fisher divergence at the best g.
+
+    The best g is s_p − s_q. A step updates ψ on fresh samples, `critic_steps` times, and then φ.
+
+    **Arguments:**
+
+    - `num_samples`: samples of x for each update.
+    - `critic_hidden`: hidden widths of f_ψ: ℝᵈ → ℝᵈ.
+    - `critic_optimizer`: any Optax transformation; Adam at 2e-3 unless given.
+    - `critic_steps`: updates of ψ for each of φ.
+    - `warm_up`: first steps in which ψ alone moves.
+    - `score_weight`: step ↦ c_t, such as `Decay`; no such term unless given.
+    - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
+
+    ```python
+    objective = ksivi.SIVISM(num_samples=100, critic_hidden=(128, 128), warm_up=100)
+    ```
+
+    Reference: Yu and Zhang, Semi-Implicit Variational Inference via Score Matching, ICLR 2023.
+    """
+
+    warm_up: Array
+    score_weight: Schedule | None
+    annealing: Schedule | None
+    num_samples: int = eqx.field(static=True)
+    critic_hidden: tuple[int, ...] = eqx.field(static=True)
+    critic_optimizer: Structural[optax.GradientTransformation] = eqx.field(static=True)
+    critic_steps: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        num_samples: int = 100,
+        critic_hidden: tuple[int, ...] = (128, 128),
+        *,
+        critic_optimizer: optax.GradientTransformation | None = None,
+        critic_steps: int = 1,
+        warm_up: int = 0,
+        score_weight: Schedule | None = None,
+        annealing: Schedule | None = None,
+    ):
+        optimizer = optax.adam(2e-3) if critic_optimizer is None else critic_optimizer
+        if not isinstance(optimizer, optax.GradientTransformation):
+            raise ValueError(f"critic_optimizer must be an Optax transformation, got {optimizer!r}")
+        self.num_samples = as_count(num_samples, "num_samples")
+        self.critic_hidden = as_widths(critic_hidden, "critic_hidden")
+        self.critic_optimizer = Structural(optimizer)
+        self.critic_steps = as_count(critic_steps, "critic_steps")
+        self.warm_up = jnp.asarray(as_count(warm_up, "warm_up", minimum=0), jnp.int32)
+        self.score_weight = as_schedule(score_weight, "score_weight", "Decay(factor=0.99)")
+        self.annealing = as_schedule(annealing, "annealing", "Annealing()")
+
+    def init(self, key, target, family) -> Critic:
+        network = MLP(key, (family.dim, *self.critic_hidden, family.dim))
+        network = jax.tree.map(lambda a: a.astype(family.dtype), network)
+        return Critic(network, self.critic_optimizer.value.init(network))
+
+    def draw(self, key, target, family) -> Draws:
+        noise_key, rows_key = jax.random.split(key)
+        batches = self.critic_steps + 1
+        z, xi = jax.vmap(lambda k: family.noise(k, self.num_samples))(jax.random.split(noise_key, batches))
+        rows = target.draw_rows(jax.random.split(rows_key, batches))
+        return Draws(z, xi, rows)
+
+    def prepare(self, state, draws, target, family, step):
+        """The critic's updates, one for each of its batches."""
+
+        def update(critic: Critic, batch: Draws) -> tuple[Critic, None]:
+            negative = lambda network: -self._objective(family, network, batch, target, step)[0]  # noqa: E731
+            gradient = jax.grad(negative)(critic.network)
+            updates, optimizer = self.critic_optimizer.value.update(gradient, critic.optimizer, critic.network)
+            return Critic(optax.apply_updates(critic.network, updates), optimizer), None
+
+        return lax.scan(update, state, jax.tree.map(lambda a: a[:-1], draws))[0]
+
+    def loss(self, family, state, draws, target, step):
+        value, aux = self._objective(family, state.network, jax.tree.map(lambda a: a[-1], draws), target, step)
+        return jnp.where(step < self.warm_up, lax.stop_gradient(value), value), aux
+
+    @property
+    def score_evals(self) -> int:
+        return (self.critic_steps + 1) * self.num_samples
+
+    @property
+    def num_minibatches(self) -> int:
+        return self.critic_steps + 1
+
+    def _objective(
+        self, family: SemiImplicit, network: MLP, batch: Draws, target: Target, step: Int[Array, ""]
+    ) -> tuple[Scalar, Aux]:
+        """E[gᵀ(2 s_p + 2 ξ/σ − g)] on one batch."""
+        target, beta = anneal(target.on_rows(batch.rows), self.annealing, step)
+        x, conditional_score = family.transport((batch.z, batch.xi))
+        score = jax.vmap(target.score)(x)
+        g = jax.vmap(network)(x)
+        if self.score_weight is not None:
+            g = g + self.score_weight(step).astype(g.dtype) * score
+        value = jnp.mean(jnp.sum(g * (2 * (score - conditional_score) - g), axis=1))
+        return value, record(x, score, x, beta)

@@ -1,0 +1,33 @@
+"""Two-dimensional histograms on the contours of their targets."""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..targets import Target
+from ._figures import contours, dress
+from ._style import panels, save
+
+_HEIGHT = 3.0
+
+
+def histograms(path: str | os.PathLike, rows: Sequence[Sequence[tuple[str, Target, dict]]]) -> None:
+    """Counts of draws in blue, contours of the target in black.
+
+    **Arguments:**
+
+    - `rows`: for each panel a title, a target, and `{"low", "high", "counts"}`: corners, and counts by x₁ and x₂.
+    """
+    columns = max(len(row) for row in rows)
+    figure, axes = panels(len(rows), columns, _HEIGHT * len(rows) + 0.3)
+    for line, row in zip(axes, rows, strict=True):
+        for axis, (title, target, found) in zip(line, row, strict=False):
+            (left, bottom), (right, top) = found["low"], found["high"]
+            counts = np.asarray(found["counts"], float).T
+            axis.imshow(counts, "Blues", origin="lower", extent=(left, right, bottom, top), aspect="auto")
+            contours(axis, target, np.asarray(found["low"]), np.asarray(found["high"]))
+            dress(axis, title)
+        for axis in line[len(row) :]:
+            axis.set_visible(False)
+    save(figure, path)

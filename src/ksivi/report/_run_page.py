@@ -1,0 +1,189 @@
+"""The page of a run: its verdict in words, curves, marginals, pairs, tables, cost and versions."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..results import Record, named_columns
+from ._figures import dress, mass_levels, new_figure
+from ._html import note, page, panels, section, table
+
+_NUM_DRAWS = 4_000
+_MARGINALS, _PAIRED = 12, 5
+_BLUE, _GRID, _MASSES = "#3f8fd2", 40, (0.9, 0.6, 0.3)
+_QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
+
+_WORDS = {
+    "trusted": "Trusted: nothing speaks against these draws.",
+    "not trusted": "Not trusted: something speaks against these draws.",
+    "diverged": "Diverged: do not use these draws.",
+    "not examined": "Not examined: nothing vouches for these draws.",
+}
+MEANINGS = {
+    "ELBO": "The evidence bound of the sampler, with its standard error: the log evidence less KL(q‖p).",
+    "log evidence": "log ∫ p(x) dx by importance weights; close to the bound when the sampler is close to the target.",
+    "Pareto k-hat": "How heavy the tail of the weights is. Below its limit their averages can be relied on.",
+    "effective share": "The share of draws that would be left if the weights were made equal.",
+    "weights move": "What correcting the draws by their weights changes, on average and (at worst): little is good.",
+    "HMC moves": "What short chains of HMC from the draws change. Memory: how much of the start the chains still know.",
+    "runs differ": "How a second run, from another start, differs from this one.",
+    "KSD²": "The kernel Stein discrepancy to the target with its bootstrap band. Shown, and decides nothing.",
+    "stein ratio": "1 when the draws are as wide as the target, above where they are too wide.",
+}
+
+
+def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
+    """One HTML document, with everything inside.
+
+    **Arguments:**
+
+    - `key`: of the draws that are shown.
+    """
+    key = jax.random.key(0) if key is None else key
+    draws = named_columns(record.posterior.draws(key, _NUM_DRAWS))
+    parts = [_verdict(record.facts), _curves(record.history), _marginals(draws), _pairs(draws), _summary(draws)]
+    parts += [_diagnostics(record.facts), _costs(record.facts)]
+    return page(str(record.facts.get("model", "ksivi")), "\n".join(part for part in parts if part))
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    status, trusted = facts["status"], facts["trusted"]
+    words = _WORDS["trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not examined"]
+    kind = "good" if trusted else "bad"
+    ran = [f"{name} {facts[name]}" for name in ("data", "seed") if facts.get(name) is not None]
+    shown = f"{status['kind']}: {status['reason']}"
+    return f'<div class="verdict {kind}"><strong>{words}</strong>{escape(shown)}</div>\n' + note(", ".join(ran))
+
+
+def _curves(history: dict[str, np.ndarray]) -> str:
+    """Losses and Stein ratio, medians over windows: single steps are noise."""
+    names = {"bound": "SIVI's bound", "loss": "loss", "stein_ratio": "Stein ratio"}
+    found = {name: history[name] for name in names if len(history.get(name, ()))}
+    shown = [
+        (f"{names[name]} along the steps", _curve(history["step"], values, names[name]))
+        for name, values in found.items()
+    ]
+    words = note("Medians over a fiftieth of the steps. A loss that still falls at the end asks for more steps.")
+    return section("Training", panels(shown, wide=True), words) if shown else ""
+
+
+def growing_curve(steps: Sequence[int], losses: Sequence[float]) -> str:
+    """The loss of a run that goes on, a point a chunk."""
+    return panels([("loss so far", _curve(np.asarray(steps), np.asarray(losses), "loss"))], wide=True)
+
+
+def _curve(steps: np.ndarray, values: np.ndarray, title: str) -> Any:
+    figure = new_figure(figsize=(5.2, 2.4))
+    axis = figure.subplots()
+    parts = np.array_split(np.arange(len(values)), min(50, len(values)))
+    axis.plot([steps[part].mean() for part in parts], [_median(values[part]) for part in parts], color=_BLUE)
+    axis.set_xlabel("steps", fontsize=9)
+    dress(axis, title)
+    return figure
+
+
+def _median(values: np.ndarray) -> float:
+    taken = values[np.isfinite(values)]
+    return float(np.median(taken)) if taken.size else float("nan")
+
+
+def _marginals(draws: dict[str, np.ndarray]) -> str:
+    shown = [(f"marginal of {name}", _marginal(name, x)) for name, x in list(draws.items())[:_MARGINALS]]
+    rest = note(f"The first {_MARGINALS} of {len(draws)}; all are in the table.") if len(draws) > _MARGINALS else ""
+    return section("Marginals", panels(shown), rest)
+
+
+def _marginal(name: str, x: np.ndarray) -> Any:
+    figure = new_figure(figsize=(3.0, 1.9))
+    axis = figure.subplots()
+    low, high = _frame(x)
+    axis.hist(x[np.isfinite(x)], bins=40, range=(low, high), color=_BLUE, alpha=0.75, histtype="stepfilled")
+    axis.axvline(_median(x), color="black", linewidth=1)
+    axis.set_yticks([])
+    dress(axis, _plain(name))
+    axis.spines["left"].set_visible(False)
+    return figure
+
+
+def _pairs(draws: dict[str, np.ndarray]) -> str:
+    names = list(draws)[:_PAIRED]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    if not pairs:
+        return ""
+    shown = [(f"{a} and {b}", _pair(a, b, draws[a], draws[b])) for a, b in pairs]
+    of = f" of the first {_PAIRED} parameters" if len(draws) > _PAIRED else ""
+    return section("Pairs", panels(shown), note(f"All pairs{of}; areas hold 30, 60 and 90% of the draws."))
+
+
+def _pair(a: str, b: str, x: np.ndarray, y: np.ndarray) -> Any:
+    figure = new_figure(figsize=(3.0, 2.6))
+    axis = figure.subplots()
+    spans = [_frame(x), _frame(y)]
+    axis.scatter(x[:300], y[:300], s=2, color=_BLUE, alpha=0.5, linewidths=0)
+    if all(high > low for low, high in spans):
+        counts, edges_x, edges_y = np.histogram2d(x, y, bins=_GRID, range=spans)
+        density = _smooth(counts).T
+        levels = np.unique([*mass_levels(density, _MASSES), density.max() * 1.01])
+        centres = [0.5 * (edges[1:] + edges[:-1]) for edges in (edges_x, edges_y)]
+        colours = [(0.25, 0.56, 0.82, alpha) for alpha in (0.25, 0.45, 0.7)]
+        axis.contourf(*centres, density, levels=levels, colors=colours[-(len(levels) - 1) :])
+    axis.set(xlim=spans[0], ylim=spans[1])
+    axis.set_xlabel(_plain(a), fontsize=9)
+    axis.set_ylabel(_plain(b), fontsize=9)
+    dress(axis, "")
+    return figure
+
+
+def _smooth(counts: np.ndarray) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter
+
+    return gaussian_filter(counts, 1.5)
+
+
+def _plain(name: str) -> str:
+    """A name as it is: between dollars matplotlib would read mathematics."""
+    return name.replace("$", r"\$")
+
+
+def _frame(x: np.ndarray) -> tuple[float, float]:
+    """What holds all but the last outliers."""
+    finite = x[np.isfinite(x)]
+    low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
+    least = 1e-6 * max(abs(low), 1.0)
+    return (low, high) if high - low > least else (low - 1e3 * least, high + 1e3 * least)
+
+
+def _summary(draws: dict[str, np.ndarray]) -> str:
+    rows: list[Sequence[str | float]] = []
+    lost = 0
+    for name, x in draws.items():
+        finite = x[np.isfinite(x)]
+        lost += len(x) - len(finite)
+        finite = finite if finite.size > 1 else np.full(2, np.nan)
+        quantiles = [float(q) for q in np.quantile(finite, list(_QUANTILES.values()))]
+        rows.append([name, float(finite.mean()), float(finite.std(ddof=1)), *quantiles])
+    bad = f" {lost:,} numbers that are not finite are left out." if lost else ""
+    words = note(f"Of {_NUM_DRAWS:,} draws.{bad} Click a column's head to sort by it.")
+    return section("Posterior", table(["parameter", "mean", "sd", *_QUANTILES], rows), words)
+
+
+def _diagnostics(facts: dict[str, Any]) -> str:
+    rows = [[name, value, MEANINGS.get(name, "")] for name, value in _as_words(facts["diagnostics"]).items()]
+    return section("Diagnostics", table(["check", "found", "meaning"], rows, sortable=False)) if rows else ""
+
+
+def _costs(facts: dict[str, Any]) -> str:
+    cost = facts["cost"]
+    rows = [["seconds", f"{cost['seconds']:,.1f}"], ["steps", f"{cost['steps']:,}"]]
+    rows += [["score evaluations", f"{cost['score_evals']:,}"], ["machine", str(facts["device"])]]
+    rows += [[name, str(version)] for name, version in facts["versions"].items()]
+    return section("Cost and versions", table(["what", "value"], rows, sortable=False))
+
+
+def _as_words(values: dict[str, Any]) -> dict[str, str]:
+    known = {name: "—" if value is None else value for name, value in values.items()}
+    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in known.items()}

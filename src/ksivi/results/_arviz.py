@@ -1,0 +1,96 @@
+"""Draws for other tools: ArviZ, and tables."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .._core.compile import jit
+from ..families import Empirical, SemiImplicit, exact_log_normals, round_up
+from ..targets import Affine, Target, feed_of
+
+_NUM_MIXING, _AT_ONCE = 1_000, 100
+Group = dict[str, np.ndarray]
+
+
+def densities(
+    key: PRNGKeyArray,
+    x: Float[Array, "n d"],
+    family: SemiImplicit | Empirical,
+    coordinates: Affine | None,
+    target: Target | None,
+) -> Group:
+    """Log densities of the family's draws x of this key: the target's, the sampler's own, and their difference."""
+    found: Group = {}
+    if isinstance(family, SemiImplicit):
+        found["log_q"] = np.asarray(_log_q(key, family, coordinates, len(x)))
+    if target is not None and target.has_log_density and feed_of(target) is None:
+        found["lp"] = np.asarray(_log_densities(target, x))
+    if len(found) == 2:
+        found["log_weight"] = found["lp"] - found["log_q"]
+    return found
+
+
+def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> Any:
+    """Named draws, numbers of each, and what the model behind the target knows, as ArviZ keeps them."""
+    groups: dict[str, dict[str, Any]] = {"posterior": dict(named), "sample_stats": dict(stats)}
+    observed: dict[str, Array] = {}
+    if target is not None and target.model is not None:
+        groups["posterior"] |= target.model.deterministics(named)
+        groups["log_likelihood"] = target.model.log_likelihood(named)
+        observed = target.model.observed()
+    return _assemble({name: _arrays(group) for name, group in groups.items() if group}, _arrays(observed))
+
+
+def named_columns(draws: dict[str, Any]) -> Group:
+    """Every number of every parameter, by a name such as theta[2]."""
+    columns = {}
+    for name, values in draws.items():
+        values = np.asarray(values, np.float64)
+        for place in np.ndindex(values.shape[1:]):
+            label = f"{name}[{','.join(map(str, place))}]" if place else name
+            if label in columns:
+                raise ValueError(f"two parameters share the name {label}: rename one")
+            columns[label] = values[(slice(None), *place)]
+    return columns
+
+
+def _assemble(groups: dict[str, Group], observed: Group) -> Any:
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError("to_arviz needs ArviZ: pip install 'ksivi[arviz]'") from error
+    data: dict[str, Any] = {"observed_data": observed} if observed else {}
+    one_chain: dict[str, Any] = {name: {site: x[None] for site, x in group.items()} for name, group in groups.items()}
+    if arviz.__version__.startswith("0."):
+        return arviz.from_dict(**one_chain, **data)
+    tree = arviz.from_dict(groups | data, sample_dims=["sample"])
+    if "log_likelihood" in groups:
+        # `arviz.loo` knows no other dimensions than chain and draw.
+        tree["log_likelihood"] = arviz.from_dict({"log_likelihood": one_chain["log_likelihood"]})["log_likelihood"]
+    return tree
+
+
+def _arrays(group: dict[str, Any]) -> Group:
+    return {name: np.asarray(values) for name, values in group.items()}
+
+
+@jit
+def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, n: int) -> Float[Array, " n"]:
+    """log q̂ at the draws of this key, the z that made each among the K + 1: without it, q̂ is too low."""
+    others = family.mixing.sample(jax.random.fold_in(key, 1), _NUM_MIXING, family.dtype)
+
+    def one(noise: tuple[Array, Array]) -> Array:
+        alone = jax.tree.map(lambda a: a[None], noise)
+        return family.transport_and_log_prob(alone, others, exact_log_normals)[1][0]
+
+    noise = jax.tree.map(lambda a: a[:n], family.noise(key, round_up(n)))
+    log_q = lax.map(one, noise, batch_size=_AT_ONCE)
+    return log_q if coordinates is None else log_q - coordinates.log_det()
+
+
+@jit
+def _log_densities(target: Target, x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    return lax.map(target.log_density, x, batch_size=_AT_ONCE)

@@ -1,0 +1,47 @@
+"""Affine coordinates x = loc + scale · u."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Scalar
+
+from .._core import archive
+from .._core.numerics import full_precision
+
+
+@archive.register
+class Affine(eqx.Module):
+    """x = loc + scale ⊙ u for a vector `scale`, x = loc + scale u for a matrix."""
+
+    loc: Float[Array, " d"]
+    scale: Float[Array, " d"] | Float[Array, "d d"]
+
+    def __call__(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.loc + self.linear(u)
+
+    def inverse(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """u with self(u) = x."""
+        return (x - self.loc) / self.scale if self.scale.ndim == 1 else jnp.linalg.solve(self.scale, x - self.loc)
+
+    def linear(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
+        with full_precision():
+            return u * self.scale if self.scale.ndim == 1 else u @ self.scale.T
+
+    def pull_back(self, score: Float[Array, " d"]) -> Float[Array, " d"]:
+        """The score in u of a density whose score in x is given: scaleᵀ s."""
+        with full_precision():
+            return score * self.scale if self.scale.ndim == 1 else score @ self.scale
+
+    def log_det(self) -> Scalar:
+        """log |det dx/du|."""
+        if self.scale.ndim == 1:
+            return jnp.sum(jnp.log(jnp.abs(self.scale)))
+        return jnp.linalg.slogdet(self.scale)[1]
+
+    def after(self, inner: "Affine") -> "Affine":
+        """The composition u ↦ self(inner(u))."""
+        if self.scale.ndim == 1:
+            outer = self.scale if inner.scale.ndim == 1 else self.scale[:, None]
+            return Affine(self(inner.loc), outer * inner.scale)
+        with full_precision():
+            scale = self.scale * inner.scale[None, :] if inner.scale.ndim == 1 else self.scale @ inner.scale
+        return Affine(self(inner.loc), scale)

@@ -1,0 +1,195 @@
+"""The door for log densities that live on the host: compiled models, simulators, anything that NumPy can call."""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._core.checks import as_count, as_flag, blaming, describe, holds_numbers, require_callable
+from ._density import AbstractDensity, Point
+from ._layout import named_layout
+from ._probe import as_test_point
+from ._target import Target
+
+Points = Float[np.ndarray, "n d"]
+
+
+class CallbackDensity(AbstractDensity):
+    """A log density and its gradient on the host, and products with its Hessian where they are known.
+
+    Both functions take points as rows. Whatever JAX has batched, along any number of axes, comes to them in one call.
+    """
+
+    given_as: ClassVar[str] = "value_and_gradient"
+
+    value_and_gradient: Callable[[Points], tuple[Any, Any]] = eqx.field(static=True)
+    hessian_product: Callable[[Points, Points], Any] | None = eqx.field(static=True)
+
+    def value(self, x):
+        return _value(self, x)
+
+    def value_and_score(self, x):
+        return _both(self, x)
+
+    def score(self, x):
+        return _both(self, x)[1]
+
+
+def from_callback(
+    value_and_gradient: Callable,
+    dim: int,
+    *,
+    hessian_product: Callable | None = None,
+    batched: bool = False,
+    names: Sequence[str] | None = None,
+    test_point: Float[Array, " d"] | None = None,
+) -> Target:
+    r"""A target whose log density is computed on the host, in double precision NumPy arrays.
+
+    `fit` and SIVI need values and gradients. KSIVI differentiates the score, and so needs products with the Hessian
+    as well. A step waits for the host: prefer JAX where there is a choice. The functions must not call JAX, which is
+    waiting for them. Derivatives are those of reverse mode, `jax.grad`.
+
+    **Arguments:**
+
+    - `value_and_gradient`: x ↦ log p(x), ∇ log p(x), of one point; or, `batched`, of points as rows, (n, dim) ↦ (n,)
+        and (n, dim). Where one of a point raises a `RuntimeError` or an `ArithmeticError`, as Stan does where it
+        rejects, p(x) is 0; at the test point it is your error. One of rows has to return −∞ itself.
+    - `hessian_product`: x, v ↦ ∇² log p(x) v, of one point or of rows likewise.
+
+    A Stan model, compiled by BridgeStan, is on the unconstrained scale, with the Jacobian:
+
+        model = bridgestan.StanModel("model.stan", data="data.json")
+        target = ksivi.from_callback(
+            model.log_density_gradient,
+            model.param_unc_num(),
+            hessian_product=lambda x, v: model.log_density_hessian_vector_product(x, v)[1],
+            names=model.param_unc_names(),
+        )
+
+    ```python
+    target = ksivi.from_callback(lambda x: (-0.5 * x @ x, -x), dim=2, hessian_product=lambda x, v: -v)
+    ```
+    """
+    dim = as_count(dim, "dim")
+    require_callable(value_and_gradient, "value_and_gradient")
+    if hessian_product is not None:
+        require_callable(hessian_product, "hessian_product")
+    point = as_test_point(test_point, dim)
+    density = CallbackDensity(value_and_gradient, hessian_product)
+    batched = as_flag(batched, "batched")
+    _try(density if batched else _one_by_one(density, may_reject=False), np.asarray(point, np.float64))
+    density = density if batched else _one_by_one(density, may_reject=True)
+    return Target.from_density(density, dim, named_layout(names, dim), point)
+
+
+def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
+    """Before JAX does, whose report of what went wrong on the host is long."""
+    value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
+    with blaming("value_and_gradient", "at the test point"):
+        _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
+    if density.hessian_product is not None:
+        with blaming("hessian_product", "at the test point"):
+            _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
+
+
+def _one_by_one(density: CallbackDensity, may_reject: bool) -> CallbackDensity:
+    """The density of points as rows, by functions of one point."""
+    product = density.hessian_product
+    of_rows = None if product is None else _OneByOne(product, may_reject)
+    return CallbackDensity(_OneByOne(density.value_and_gradient, may_reject), of_rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneByOne:
+    """A function of points as rows, by one of points. Two of the same function are equal: nothing is compiled again."""
+
+    function: Callable
+    may_reject: bool
+
+    def __call__(self, *rows: Points) -> Any:
+        results = [self._at(*points) for points in zip(*rows, strict=True)]
+        if isinstance(results[0], tuple | list):
+            return tuple(np.stack([np.asarray(one) for one in part]) for part in zip(*results, strict=True))
+        return np.stack([np.asarray(one) for one in results])
+
+    def _at(self, x: Point, *v: Point) -> Any:
+        try:
+            return self.function(x, *v)
+        except (RuntimeError, ArithmeticError, np.linalg.LinAlgError):
+            if not self.may_reject:
+                raise
+            nowhere = np.full_like(x, np.nan)
+            return nowhere if v else (-np.inf, nowhere)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _value(density: CallbackDensity, x: Point) -> Array:
+    return _both(density, x)[0]
+
+
+@_value.defjvp
+def _value_jvp(density, primals, tangents):
+    value, score = _both(density, *primals)
+    return value, jnp.sum(score * tangents[0])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _both(density: CallbackDensity, x: Point) -> tuple[Array, Point]:
+    """log p(x) and its score, in one call to the host."""
+    like = (jax.ShapeDtypeStruct((), x.dtype), x)
+    return _on_host(density.value_and_gradient, "value_and_gradient", like, x)
+
+
+def _both_forward(density, x):
+    value, score = _both(density, x)
+    return (value, score), (x, score)
+
+
+def _both_backward(density, residuals, cotangents):
+    (x, score), (of_value, of_score) = residuals, cotangents
+    if density.hessian_product is None:
+        raise ValueError(
+            "hessian_product must be given for an objective that differentiates the score, such as KSIVI; "
+            "fit and SIVI do without"
+        )
+    # The Hessian is symmetric: its product is the transposed one as well.
+    return (of_value * score + _on_host(density.hessian_product, "hessian_product", x, x, of_score),)
+
+
+_both.defvjp(_both_forward, _both_backward)
+
+
+def _on_host(function: Callable, name: str, like: Any, *points: Point) -> Any:
+    """What the function gives for all points of a batch, in the shapes and dtypes of `like`."""
+    like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), like)
+    call = functools.partial(_call, function, name, like)
+    return jax.pure_callback(call, like, *points, vmap_method="broadcast_all")
+
+
+def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
+    # NumPy before anything else: JAX must not be asked to compute while it waits for this.
+    points = [np.array(array, np.float64) for array in arrays]
+    batch = points[0].shape[:-1]
+    results = function(*(array.reshape(-1, array.shape[-1]) for array in points))
+    leaves, structure = jax.tree.flatten(like)
+    found = [np.asarray(one) for one in (results if isinstance(results, tuple) else (results,))]
+    if not all(holds_numbers(one.dtype) for one in found):
+        raise ValueError(f"{name} must return real numbers, got {', '.join(map(describe, found))}")
+    wanted = [(math.prod(batch), *leaf.shape) for leaf in leaves]
+    if [one.shape for one in found] != wanted:
+        shapes = " and ".join(str(one.shape) for one in found)
+        raise ValueError(
+            f"{name} must return {' and '.join(map(str, wanted))} for points as {wanted[-1]} rows, got {shapes}"
+        )
+    shaped = [one.reshape((*batch, *leaf.shape)) for one, leaf in zip(found, leaves, strict=True)]
+    with np.errstate(over="ignore"):  # far out, values pass what JAX's precision holds, and are infinite there
+        cast = [one.astype(leaf.dtype) for one, leaf in zip(shaped, leaves, strict=True)]
+    return jax.tree.unflatten(structure, cast)

@@ -1,0 +1,231 @@
+"""The door for NumPyro models."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray, Scalar
+
+from .._core.checks import require_callable
+from ._density import PlateDensity, PytreeDensity, Rows
+from ._model import AbstractModel, Draws
+from ._plates import Plate, Sites, on_rows, require_rows, subsampled_plate
+from ._target import Target
+from .supports import Support, within
+
+_BOUNDLESS = (
+    "simplex",
+    "ordered_vector",
+    "positive_ordered_vector",
+    "corr_cholesky",
+    "corr_matrix",
+    "lower_cholesky",
+    "positive_definite",
+    "softplus_positive",
+    "softplus_lower_cholesky",
+    "scaled_unit_lower_cholesky",
+)
+
+
+class ModelDensity(AbstractModel):
+    """log p(parameters, data) of a NumPyro model on the unconstrained scale, its arguments array leaves.
+
+    Of a subsampled plate all rows count, until some are chosen.
+    """
+
+    model: Callable = eqx.field(static=True)
+    args: tuple
+    kwargs: dict[str, Any]
+    plate: Plate | None = eqx.field(static=True)
+    rows: Rows | None = None
+
+    def __call__(self, parameters: dict[str, Array]) -> Scalar:
+        from numpyro.handlers import block
+        from numpyro.infer.util import potential_energy
+
+        with block():  # a model that calls this density has other sites
+            return -potential_energy(self.program, self.args, self.kwargs, parameters)
+
+    def deterministics(self, draws):
+        names = [name for name, site in self._sites().items() if site["type"] == "deterministic"]
+        return _run(jax.random.key(0), self.program, draws, names, self.args, self.kwargs)
+
+    def log_likelihood(self, draws):
+        from numpyro.infer import log_likelihood
+
+        found = log_likelihood(self.program, draws, *self.args, parallel=True, **self.kwargs)
+        return {name: found[name] for name in self.observed()}
+
+    def observed(self):
+        return {name: site["value"] for name, site in self._sites().items() if _is_data(site)}
+
+    def predictive(self, key, draws, *args, **kwargs):
+        from numpyro.handlers import uncondition
+
+        # Otherwise the model would return the data that it was given.
+        model, args, kwargs = (
+            (self.program, args, kwargs) if args or kwargs else (uncondition(self.program), self.args, self.kwargs)
+        )
+        return _run(key, model, draws, list(self.observed()), args, kwargs)
+
+    @property
+    def program(self) -> Callable:
+        """The model, on all rows or those chosen."""
+        return self.model if self.plate is None else on_rows(self.model, self.plate, self.rows)
+
+    def _sites(self) -> Sites:
+        return _trace(self.program, self.args, self.kwargs)
+
+
+def _trace(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Sites:
+    """One run of the model, with values from uniform u, not from the priors: improper ones cannot be drawn from."""
+    from numpyro import handlers
+    from numpyro.infer import init_to_uniform
+
+    started = handlers.substitute(handlers.seed(model, rng_seed=0), substitute_fn=init_to_uniform)
+    return handlers.trace(started).get_trace(*args, **kwargs)
+
+
+def _run(key: PRNGKeyArray, model: Callable, draws: Draws, names: list[str], args: tuple, kwargs: dict) -> Draws:
+    """The named sites of the model, at each draw."""
+    from numpyro.infer import Predictive
+
+    if not names:
+        return {}
+    return Predictive(model, draws, return_sites=names, parallel=True)(key, *args, **kwargs)
+
+
+def _is_data(site: dict[str, Any]) -> bool:
+    """Observed, and not a factor, whose value is empty."""
+    return site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ != "Unit"
+
+
+def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
+    """The posterior of a NumPyro model, given the arguments that it would be called with.
+
+    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale,
+    `posterior.draws` on the model's own. New data of the same shapes reuse what was compiled.
+
+    Discrete parameters, and supports that depend on other parameters, are refused with the reason.
+
+    ```python
+    import numpyro, numpyro.distributions as dist
+
+    def model(x, y=None):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        noise = numpyro.sample("noise", dist.HalfNormal(1))
+        numpyro.sample("y", dist.Normal(slope * x, noise), obs=y)
+
+    target = ksivi.from_numpyro(model, jnp.arange(3.0), y=jnp.array([0.1, 0.9, 2.1]))
+    ```
+
+    A plate with a `subsample_size` makes minibatches: an estimate of the score in training takes so many rows, drawn
+    with replacement; `target.log_density`, ArviZ and predictions see all. The model is given all of the data, and
+    takes the rows of a minibatch itself, by the indices that the plate gives or with `numpyro.subsample`; all that
+    depends on them has to be inside the plate, which weighs it. Only one plate may be subsampled, and no parameters
+    may be inside.
+
+    ```python
+    import numpyro, numpyro.distributions as dist
+
+    def model(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(x), subsample_size=10) as rows:
+            numpyro.sample("y", dist.Normal(slope * x[rows], 1.0), obs=y[rows])
+
+    target = ksivi.from_numpyro(model, jnp.arange(100.0), jnp.arange(100.0))
+    target.minibatch(jax.random.key(0)).score(jnp.ones(1))
+    ```
+    """
+    try:
+        import numpyro  # noqa: F401
+    except ImportError as error:
+        raise ImportError("from_numpyro needs NumPyro: pip install 'ksivi[numpyro]'") from error
+    require_callable(model, "model")
+    args, kwargs = jax.tree.map(_as_array, (args, kwargs))
+    plate, sites = _on_all_rows(model, args, kwargs)
+    density, latent = ModelDensity(model, args, kwargs, plate), _latent(sites)
+    supports = {name: _support(name, site) for name, site in latent.items()}
+    point = {name: _unconstrained(site) for name, site in latent.items()}
+    _require_fixed_supports(density, point, supports)
+    example = {name: jnp.zeros_like(u) for name, u in point.items()}
+    target = Target.from_pytree(density, example).with_supports(supports)
+    return target if plate is None else _with_rows(target, plate)
+
+
+def _on_all_rows(model: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[Plate | None, Sites]:
+    """The plate that is subsampled, if there is one, and the model's sites with all of its rows."""
+    sites = _trace(model, args, kwargs)
+    plate = subsampled_plate(sites)
+    if plate is None:
+        return None, sites
+    return plate, require_rows(lambda program: _trace(program, args, kwargs), model, plate)
+
+
+def _with_rows(target: Target, plate: Plate) -> Target:
+    """The same target, whose minibatches are rows of the plate."""
+    whole = cast(PytreeDensity, target.density)
+    density = PlateDensity(whole=whole, rows=None, size=plate.size, batch_size=plate.batch_size)
+    return eqx.tree_at(lambda t: t.density, target, density)
+
+
+def _as_array(leaf: Any) -> Any:
+    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def _latent(sites: Sites) -> Sites:
+    """The sites to be inferred; refuses models that have none, or others than those with a density on ℝᵈ."""
+    for name, site in sites.items():
+        if site["type"] == "param":
+            raise ValueError(f"param {name!r} has no prior, and ksivi approximates posteriors: make it a sample site")
+    latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+    for name, site in latent.items():
+        if site["fn"].support is not None and site["fn"].support.is_discrete:
+            raise ValueError(
+                f"sample site {name!r} is discrete ({type(site['fn']).__name__}): sum it out of the model; a sampler "
+                "that follows gradients cannot move it"
+            )
+    if not latent:
+        raise ValueError("model must have a parameter to infer, and all of its sample sites are observed")
+    return latent
+
+
+def _support(name: str, site: dict[str, Any]) -> Support:
+    from numpyro.distributions import constraints
+
+    found = site["fn"].support
+    while isinstance(found, type(constraints.independent(constraints.real, 1))):
+        found = found.base_constraint
+    if found in (constraints.real, constraints.real_vector, constraints.real_matrix):
+        return Support("real")
+    for kind in _BOUNDLESS:
+        if found is getattr(constraints, kind):
+            return Support(kind)
+    lower, upper = (getattr(found, end, None) for end in ("lower_bound", "upper_bound"))
+    if lower is None and upper is None:
+        raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
+    return within(lower, upper)
+
+
+def _unconstrained(site: dict[str, Any]) -> Array:
+    from numpyro.distributions import biject_to
+
+    return biject_to(site["fn"].support).inv(site["value"])
+
+
+def _require_fixed_supports(density: ModelDensity, point: dict[str, Array], supports: dict[str, Support]) -> None:
+    """Our maps must be the model's, wherever its parameters are: checked at two points far apart."""
+    from numpyro.infer.util import constrain_fn
+
+    for factor in (0.5, 1.5):
+        moved = {name: factor * u + 0.1 for name, u in point.items()}
+        theirs = constrain_fn(density.program, density.args, density.kwargs, moved)
+        for name, support in supports.items():
+            if not np.allclose(support(moved[name]), theirs[name], rtol=1e-4, atol=1e-5):
+                raise ValueError(
+                    f"sample site {name!r} has a support that depends on other parameters: write it as a "
+                    "transformation of a parameter whose support is fixed"
+                )

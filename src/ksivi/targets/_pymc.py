@@ -1,0 +1,166 @@
+"""The door for PyMC models."""
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Scalar
+
+from ._model import AbstractModel, Draws
+from ._target import Target
+from .supports import Support, greater_than, interval, within
+
+Outputs = Callable[..., tuple[Array, ...]]
+
+
+class PyMCModel(AbstractModel):
+    """log p(parameters, data) of a PyMC model on its unconstrained scale, as PyTensor compiles it to JAX."""
+
+    supports: tuple[Support, ...]
+    model: Any = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    log_density: Callable = eqx.field(static=True)
+
+    def __call__(self, parameters: dict[str, Array]) -> Scalar:
+        with _same_precision():
+            return self.log_density([parameters[name] for name in self.names])
+
+    def deterministics(self, draws):
+        names = [variable.name for variable in self.model.deterministics]
+        return self._at(draws, names, self.model.replace_rvs_by_values(self.model.deterministics))
+
+    def log_likelihood(self, draws):
+        observed = self.model.observed_RVs
+        return self._at(draws, [variable.name for variable in observed], self.model.logp(observed, sum=False))
+
+    def observed(self):
+        values = self.model.rvs_to_values
+        return {variable.name: np.asarray(values[variable].eval()) for variable in self.model.observed_RVs}
+
+    def predictive(self, key, draws, *args, **kwargs):
+        import arviz
+        import pymc
+
+        if args or kwargs:
+            raise ValueError("a PyMC model takes no arguments: give it other data by pymc.set_data")
+        stored = arviz.from_dict(posterior={name: np.asarray(values)[None] for name, values in draws.items()})
+        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
+        found = pymc.sample_posterior_predictive(stored, self.model, random_seed=seed, progressbar=False)
+        return {name: values.to_numpy()[0] for name, values in found.posterior_predictive.items()}
+
+    def _at(self, draws: Draws, names: list[str], outputs: list[Any]) -> Draws:
+        """Variables of the model, at each draw."""
+        if not names:
+            return {}
+        with _same_precision():
+            function = _compiled(self.model, outputs)
+            parts = [
+                jax.vmap(to.inverse)(jnp.asarray(draws[name]))
+                for name, to in zip(self.names, self.supports, strict=True)
+            ]
+            return dict(zip(names, jax.vmap(function)(*parts), strict=True))
+
+
+def from_pymc(model: Any) -> Target:
+    """The posterior of a PyMC model, compiled to JAX by PyTensor.
+
+    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale, `posterior.draws` on
+    the model's own. Discrete parameters, and transforms other than logarithms, intervals, simplices and orders, are
+    refused with the reason.
+
+        with pymc.Model() as model:
+            slope = pymc.Normal("slope", 0, 1)
+            noise = pymc.HalfNormal("noise", 1)
+            pymc.Normal("y", slope * x, noise, observed=y)
+
+        target = ksivi.from_pymc(model)
+    """
+    try:
+        import pymc
+    except ImportError as error:
+        raise ImportError("from_pymc needs PyMC: pip install 'ksivi[pymc]'") from error
+    if not isinstance(model, pymc.Model):
+        raise ValueError(f"model must be a pymc.Model, got {type(model)}")
+    _require_continuous(model)
+    supports = {variable.name: _support(model, variable) for variable in model.free_RVs}
+    start = model.initial_point()
+    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+    example = {
+        variable.name: jnp.asarray(start[value.name], jnp.result_type(float))
+        for variable, value in zip(model.free_RVs, values, strict=True)
+    }
+    with _same_precision():
+        from pymc.sampling.jax import get_jaxified_logp
+
+        density = get_jaxified_logp(model)
+        _require_maps(model, example, supports)
+    names = tuple(variable.name for variable in model.free_RVs)
+    behind = PyMCModel(tuple(supports[name] for name in names), model, names, density)
+    return Target.from_pytree(behind, example).with_supports(supports)
+
+
+@contextlib.contextmanager
+def _same_precision() -> Iterator[None]:
+    """PyTensor switches JAX to double precision for the whole process, and asks for it in every operation.
+
+    Whether to is the user's choice; in single precision JAX would warn of each such operation.
+    """
+    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Explicitly requested dtype")
+        try:
+            yield
+        finally:
+            jax.config.update("jax_enable_x64", before)
+
+
+def _compiled(model: Any, outputs: list[Any]) -> Outputs:
+    from pymc.sampling.jax import get_jaxified_graph
+
+    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
+    return get_jaxified_graph(inputs=values, outputs=outputs)
+
+
+def _require_continuous(model: Any) -> None:
+    if not model.free_RVs:
+        raise ValueError("model must have a parameter to infer, and it has none")
+    for variable in model.free_RVs:
+        if variable.dtype.startswith(("int", "uint", "bool")):
+            raise ValueError(
+                f"{variable.name!r} is discrete: sum it out of the model; a sampler that follows gradients "
+                "cannot move it"
+            )
+
+
+def _support(model: Any, variable: Any) -> Support:
+    """By the transform that PyMC uses; `_require_maps` holds it to what PyMC does."""
+    transform = model.rvs_to_transforms[variable]
+    if transform is None:
+        return Support("real")
+    if hasattr(transform, "args_fn"):
+        low, high = (None if end is None else end.eval() for end in transform.args_fn(*variable.owner.inputs))
+        return within(low, high)
+    known = {"log": greater_than(0.0), "logodds": interval(0.0, 1.0), "ordered": Support("ordered_vector")}
+    known["simplex"] = Support("softmax_simplex")
+    if transform.name not in known:
+        raise ValueError(f"{variable.name!r} has the transform {transform.name!r}, which ksivi does not know")
+    return known[transform.name]
+
+
+def _require_maps(model: Any, example: dict[str, Array], supports: dict[str, Support]) -> None:
+    """Our maps must be the model's, wherever its parameters are: checked at two points."""
+    function = _compiled(model, model.replace_rvs_by_values(model.free_RVs))
+    for shift in (0.3, -0.7):
+        moved = {name: u + shift * (1 + jnp.arange(u.size).reshape(u.shape) / u.size) for name, u in example.items()}
+        theirs = function(*moved.values())
+        for (name, u), value in zip(moved.items(), theirs, strict=True):
+            if not np.allclose(supports[name](u), value, rtol=1e-4, atol=1e-5):
+                raise ValueError(
+                    f"{name!r} has a support that depends on other parameters, or a map of its own: write it as a "
+                    "transformation of a parameter whose support is fixed"
+                )

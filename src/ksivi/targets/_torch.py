@@ -1,0 +1,93 @@
+"""The door for PyTorch."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._core.checks import require_callable
+from ._callback import Points, from_callback
+from ._target import Target
+
+
+def from_torch(
+    log_density: Callable,
+    dim: int,
+    *,
+    batched: bool = False,
+    device: str = "cpu",
+    names: Sequence[str] | None = None,
+    test_point: Float[Array, " d"] | None = None,
+) -> Target:
+    r"""A target whose log density is PyTorch code. Gradients and products with the Hessian are PyTorch's.
+
+    **Arguments:**
+
+    - `log_density`: (dim,) ↦ scalar, of tensors in double precision; or, `batched`, of points as rows, (n, dim) ↦ (n,),
+        each by its own row alone. Otherwise `torch.vmap` makes it so.
+    - `device`: where it runs.
+
+    ```python
+    target = ksivi.from_torch(lambda x: -0.5 * (x**2).sum(), dim=2)
+    ```
+    """
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise ImportError("from_torch needs PyTorch: pip install 'ksivi[torch]'") from error
+    require_callable(log_density, "log_density")
+    derivatives = (_ValueAndGradient(log_density, batched, device), _HessianProduct(log_density, batched, device))
+    return from_callback(
+        derivatives[0], dim, hessian_product=derivatives[1], batched=True, names=names, test_point=test_point
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Derivative:
+    """A derivative of a log density, of points as rows. Two of one function are equal: nothing is compiled again."""
+
+    log_density: Callable
+    batched: bool
+    device: str
+
+    def _tensor(self, x: Points) -> Any:
+        import torch
+
+        return torch.from_numpy(x).to(self.device)
+
+    def _values(self, points: Any) -> Any:
+        import torch
+
+        values = (self.log_density if self.batched else torch.vmap(self.log_density))(points)
+        if values.shape != points.shape[:1]:
+            expected = f"({len(points)},) for {len(points)} points"
+            raise ValueError(f"log_density must return shape {expected}, got {tuple(values.shape)}")
+        return values
+
+
+class _ValueAndGradient(_Derivative):
+    def __call__(self, x: Points) -> tuple[np.ndarray, np.ndarray]:
+        import torch
+
+        points = self._tensor(x).requires_grad_()
+        values = self._values(points)
+        (gradient,) = torch.autograd.grad(values.sum(), points)
+        return _array(values), _array(gradient)
+
+
+class _HessianProduct(_Derivative):
+    def __call__(self, x: Points, v: Points) -> np.ndarray:
+        import torch
+
+        points = self._tensor(x).requires_grad_()
+        (gradient,) = torch.autograd.grad(self._values(points).sum(), points, create_graph=True)
+        if not gradient.requires_grad:  # linear: no curvature
+            return np.zeros_like(x)
+        (product,) = torch.autograd.grad(gradient, points, self._tensor(v), allow_unused=True)
+        return np.zeros_like(x) if product is None else _array(product)
+
+
+def _array(tensor: Any) -> np.ndarray:
+    return tensor.detach().cpu().numpy()

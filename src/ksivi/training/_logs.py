@@ -1,0 +1,60 @@
+"""Callbacks that write down how a run goes: lines of JSON, or events for TensorBoard."""
+
+import atexit
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._callbacks import Chunk
+
+
+class JSONLines:
+    """A callback that appends a line a chunk: step, loss, seconds and steps a second.
+
+    ```python
+    family, log = ksivi.SemiImplicit.location_scale(target.dim), ksivi.JSONLines("loss.jsonl")
+    fit = ksivi.train(jax.random.key(0), target, family, ksivi.KSIVI(), num_steps=200, callbacks=[log])
+    ```
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = Path(path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.open("a").close()
+        except OSError as error:
+            raise ValueError(f"path must be a file that can be written, got {path}: {error.strerror}") from error
+
+    def __call__(self, chunk: "Chunk") -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(_numbers(chunk)) + "\n")
+
+
+class TensorBoard:
+    """A callback that writes events into a folder for TensorBoard; needs the package tensorboardX."""
+
+    def __init__(self, folder: str | os.PathLike):
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError as error:
+            raise ImportError("TensorBoard needs tensorboardX: pip install 'ksivi[tensorboard]'") from error
+        self._writer: Any = SummaryWriter(str(folder), flush_secs=1)
+        atexit.register(self.close)
+
+    def __call__(self, chunk: "Chunk") -> None:
+        numbers = _numbers(chunk)
+        for name in ("loss", "steps_per_second"):
+            if numbers[name] is not None:
+                self._writer.add_scalar(name, numbers[name], chunk.step)
+
+    def close(self) -> None:
+        """Writes what waits, as the end of the process does: events are on disk a second or two later without it."""
+        self._writer.close()
+
+
+def _numbers(chunk: "Chunk") -> dict[str, Any]:
+    loss = chunk.loss if chunk.loss == chunk.loss else None  # NaN is not JSON
+    rest = {"seconds": round(chunk.seconds, 3), "steps_per_second": round(chunk.steps_per_second, 3)}
+    return {"step": chunk.step, "num_steps": chunk.num_steps, "loss": loss, **rest}

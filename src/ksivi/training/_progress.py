@@ -1,0 +1,67 @@
+"""A progress bar between chunks."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from .._core.checks import as_flag
+
+if TYPE_CHECKING:
+    from ._callbacks import Chunk
+
+
+class ProgressBar:
+    """A callback that draws steps, loss, speed and time left with rich, on stderr.
+
+    A bar `beside` another is on its display: what runs at once would otherwise write over each other.
+    """
+
+    def __init__(self, description: str = "training", beside: "ProgressBar | None" = None):
+        self._description = description
+        self._display: Any = _display() if beside is None else beside._display
+        self._task: Any = None
+
+    def stage(self, description: str) -> None:
+        """Names what is being done; there need not be steps in it."""
+        self._description = description
+        self._start(None)
+        self._display.update(self._task, description=description)
+
+    def __call__(self, chunk: "Chunk") -> None:
+        self._start(chunk.num_steps)
+        loss, speed = f"{chunk.loss:.4g}", f"{chunk.steps_per_second:,.0f}"
+        self._display.update(self._task, completed=chunk.step, total=chunk.num_steps, loss=loss, speed=speed)
+
+    def _start(self, total: int | None) -> None:
+        if self._task is None:
+            self._display.start()
+            self._task = self._display.add_task(self._description, total=total, loss="", speed="")
+
+    def close(self) -> None:
+        self._display.stop()
+
+
+def _display() -> Any:
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError as error:
+        raise ImportError("progress needs rich: pip install 'ksivi[cli]'") from error
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("loss {task.fields[loss]:>10}  {task.fields[speed]:>9} steps/s"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
+
+
+def wanted(progress: bool | None) -> bool:
+    """Whether to draw: as asked, or else when a person is looking and rich is there."""
+    if progress is not None:
+        return as_flag(progress, "progress")
+    if not sys.stderr.isatty():
+        return False
+    from importlib.util import find_spec
+
+    return find_spec("rich") is not None

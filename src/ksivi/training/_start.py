@@ -1,0 +1,117 @@
+"""Where a run starts: keys, parameters, an earlier state, and whether the target has a score there."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int, PRNGKeyArray, PyTree
+
+from .._core.checks import blaming
+from .._core.compile import jit
+from .._core.sharding import divide_rows, has_axis
+from ..families import SemiImplicit
+from ..targets import Target, require_all_rows, with_data
+from ._step import Problem, TrainState, split_family
+
+Initializer = Callable[[PRNGKeyArray], SemiImplicit]
+
+_CHECKED = 100
+
+
+def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
+    """n keys from each key, the batch of a batch of keys coming first in each."""
+    split = lambda k: jax.random.split(k, n)  # noqa: E731
+    return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
+
+
+def divided(target: Target) -> Target:
+    """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
+    if not has_axis("data"):
+        return target
+    require_all_rows(target, "a mesh with an axis named data")
+    return with_data(target, divide_rows)
+
+
+def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the runs of a batch share, and what came as a list with one each, its arrays stacked.
+
+    The shared part of a list is its first entry: the same code, shapes and static fields.
+    """
+    shared = {name: part[0] if isinstance(part, list) else part for name, part in parts.items()}
+    return shared, {name: stack(part, name) for name, part in parts.items() if isinstance(part, list)}
+
+
+def stack(parts: list, name: str) -> Any:
+    """One module whose arrays hold those of all, one after another; they must be alike but for their numbers."""
+    arrays, rest = zip(*(eqx.partition(part, eqx.is_array) for part in parts), strict=True)
+    alike = all(bool(eqx.tree_equal(rest[0], other)) for other in rest)
+    if not alike or any(_form(other, 0) != _form(arrays[0], 0) for other in arrays):
+        raise ValueError(f"{name} must be a list of alike ones, the same but for the numbers in their arrays")
+    return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
+
+
+def start(family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
+    """Trained parameters (stacked for a batch of keys) and the rest of the family."""
+    if isinstance(family, list):
+        params, frozen = zip(*(split_family(one) for one in family), strict=True)
+        if not all(bool(eqx.tree_equal(frozen[0], other)) for other in frozen):
+            raise ValueError("family must be a list of alike ones, the same but for their trained parameters")
+        return stack(list(params), "family"), frozen[0]
+    first = key if key.ndim == 0 else key[0]
+    with blaming("family"):
+        example = family if isinstance(family, SemiImplicit) else family(first) if callable(family) else None
+    if not isinstance(example, SemiImplicit):
+        raise ValueError(f"family must be a ksivi.SemiImplicit, or a function of a key that gives one, got {family!r}")
+    params, frozen = split_family(example)
+    if key.ndim == 0:
+        return params, frozen
+    if isinstance(family, SemiImplicit):
+        return jax.tree.map(lambda a: jnp.broadcast_to(a, (len(key), *a.shape)), params), frozen
+    return eqx.filter_vmap(lambda k: split_family(family(k))[0])(key), frozen
+
+
+def as_state(resume: TrainState | Sequence[TrainState], fresh: TrainState, num_runs: int, batched: bool) -> TrainState:
+    """The state to resume from, if it fits the run whose own start is `fresh`."""
+    states = list(resume) if isinstance(resume, Sequence) else [resume]
+    if not all(isinstance(state, TrainState) for state in states):
+        raise ValueError(f"resume must be the state of a Fit (or a list of them), got {resume!r}")
+    if len(states) != num_runs or batched != isinstance(resume, Sequence):
+        raise ValueError(f"resume must hold one state a key: {num_runs} keys, {len(states)} states")
+    steps = {int(state.step) for state in states}
+    if len(steps) > 1:
+        raise ValueError(f"resume must hold states at one step, got steps {sorted(steps)}")
+    arguments = {"params": "family", "optimizer": "optimizer", "objective": "objective", "average": "ema"}
+    for part, argument in arguments.items():
+        expected = _form(getattr(fresh, part), int(batched))
+        if any(_form(getattr(state, part), 0) != expected for state in states):
+            raise ValueError(f"resume must come from a run like this one, and its {argument} was another")
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states) if batched else states[0]
+
+
+def _form(tree: PyTree, batch_axes: int) -> tuple:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape[batch_axes:], leaf.dtype) for leaf in leaves]
+
+
+def require_finite_start(num_bad: Int[Array, " r"]) -> None:
+    """Refuses a target that is NaN or infinite where the untrained family draws, in any of the runs."""
+    bad = int(jnp.max(num_bad))
+    if bad > 0:
+        raise ValueError(
+            f"target must be finite where the family starts: its log density or score is NaN or infinite at {bad} of "
+            f"{_CHECKED} draws of the untrained family; start closer (log_var, loc) or check the log density"
+        )
+
+
+@jit
+def count_bad(key: PRNGKeyArray, problem: Problem, params: PyTree) -> Int[Array, ""]:
+    """How many of some draws of the untrained family the target is NaN or infinite at."""
+    sample_key, rows_key = jax.random.split(key)
+    x = problem.family(params).sample(sample_key, _CHECKED)
+    target = problem.target.minibatch(rows_key)
+    bad = ~jnp.all(jnp.isfinite(jax.vmap(target.score)(x)), axis=1)
+    if target.has_log_density:
+        bad = bad | ~jnp.isfinite(jax.vmap(target.log_density)(x))
+    return jnp.sum(bad)

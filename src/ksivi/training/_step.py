@@ -1,0 +1,222 @@
+"""The only training loop: a compiled chunk of steps."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, Union
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
+
+from .._core.closures import Structural
+from .._core.compile import jit, on_cores, one_shot
+from .._core.normals import quickly
+from .._core.sharding import divide, has_mesh, platform
+from ..families import SemiImplicit, trainable
+from ..objectives import AbstractObjective
+from ..targets import Target, at_step
+
+Optimizer: TypeAlias = Union[optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]]  # noqa: UP007
+Records = dict[str, Float[Array, " t"]]
+
+_DRAWN_AHEAD = 2**23
+"""Bytes of randomness drawn at once: enough to fill both cores or the GPU, little enough to stay in cache."""
+
+
+class TrainState(eqx.Module):
+    """What the next step needs: parameters, the optimiser's and the objective's state, and the average if any.
+
+    `early_ratio` is the Stein ratio of the first steps, NaN before them; trouble is measured against it.
+    """
+
+    step: Int[Array, ""]
+    params: PyTree
+    optimizer: PyTree
+    objective: PyTree
+    average: PyTree
+    early_ratio: Scalar
+
+
+class Advanced(NamedTuple):
+    """What a chunk of steps leads to: the state, what the steps recorded, and whether all parameters are finite."""
+
+    state: TrainState
+    records: Records
+    finite: Bool[Array, ""]
+
+
+class Problem(eqx.Module):
+    """What stays the same from step to step.
+
+    A `forgiving` one takes no step where the loss or its gradient is not finite, and goes on.
+    """
+
+    target: Target
+    objective: AbstractObjective
+    frozen: PyTree
+    decay: Scalar | None
+    learning_rate: Scalar | None
+    optimizer: Structural[Optimizer] = eqx.field(static=True)
+    forgiving: bool = eqx.field(static=True, default=False)
+
+    def family(self, params: PyTree) -> SemiImplicit:
+        return eqx.combine(params, self.frozen)
+
+    def transformation(self) -> optax.GradientTransformation:
+        optimizer: Any = self.optimizer.value
+        return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(self.learning_rate)
+
+    def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> PyTree:
+        """The randomness of the step that has this key."""
+        with quickly():
+            return self.objective.draw(key, target, family)
+
+    def with_own(self, own: dict[str, Any]) -> "Problem":
+        """The problem of one run of a batch, given what is its own."""
+        return dataclasses.replace(self, **own)
+
+
+def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainState:
+    inner = problem.objective.init(key, problem.target, problem.family(params))
+    average = None if problem.decay is None else params
+    step, ratio = jnp.zeros((), jnp.int32), jnp.asarray(jnp.nan, jnp.result_type(float))
+    return TrainState(step, params, problem.transformation().init(params), inner, average, ratio)
+
+
+def all_finite(params: PyTree) -> Bool[Array, ""]:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(params)]))
+
+
+def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
+    """Trained parameters, and the rest."""
+    return eqx.partition(family, trainable(family))
+
+
+def run_chunk(
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], problem: Problem, shape: tuple[int, int]
+) -> Advanced:
+    """A chunk of steps, of which those from step `limit` on change nothing.
+
+    The randomness of step t comes from `fold_in(key, t)`, so that chunks of any shape make the same run.
+
+    **Arguments:**
+
+    - `shape`: blocks in the chunk, and steps in a block, whose randomness is drawn at once.
+    """
+
+    def step(state: TrainState, draws: PyTree) -> tuple[TrainState, Records]:
+        new, records = train_step(state, draws, problem)
+        if problem.forgiving:
+            good = jnp.isfinite(records["loss"]) & all_finite(new.params)
+            records = jax.tree.map(lambda value: jnp.where(good, value, jnp.nan), records)
+            kept = dataclasses.replace(state, step=new.step)
+            new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, kept)
+        active = state.step < limit
+        return jax.tree.map(lambda a, b: jnp.where(active, a, b), new, state), records
+
+    begin = state.step
+
+    def block(state: TrainState, first: Int[Array, ""]) -> tuple[TrainState, Records]:
+        family = problem.family(state.params)
+
+        def draw(t: Int[Array, ""]) -> PyTree:
+            target = at_step(problem.target, t - begin)
+            return problem.draw(jax.random.fold_in(key, t), target, family)
+
+        return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
+
+    state, records = lax.scan(block, state, state.step + shape[1] * jnp.arange(shape[0]))
+    return Advanced(state, jax.tree.map(jnp.ravel, records), all_finite(state.params))
+
+
+def bytes_drawn(problem: Problem, params: PyTree) -> int:
+    """The size of a step's randomness."""
+    draw = eqx.filter_eval_shape(problem.draw, jax.random.key(0), problem.target, problem.family(params))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
+
+
+def chunk_shape(step_bytes: int, num_steps: int, chunk_size: int) -> tuple[int, int]:
+    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
+    length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
+    # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
+    steps = lambda num_blocks: turn * max(2, -(-length // (turn * num_blocks)))  # noqa: E731
+    longest_block = max(2 * turn, min(100, _DRAWN_AHEAD // max(1, step_bytes)))
+    fewest = -(-length // longest_block)
+    num_blocks = min(range(fewest, 2 * fewest + 1), key=lambda n: n * steps(n))
+    return num_blocks, steps(num_blocks)
+
+
+def _unroll() -> int:
+    """Steps in a turn of the loop, which on a GPU costs some µs; four make a program that takes three times as long to
+    compile, and runs no faster."""
+    return 1 if jax.default_backend() == "cpu" else 2
+
+
+def differentiate(
+    state: TrainState, draws: PyTree, problem: Problem
+) -> tuple[PyTree, tuple[tuple[Scalar, dict[str, Scalar]], PyTree]]:
+    """The objective's inner state at this step, and its loss, what it records, and its gradient there."""
+    inner = problem.objective.prepare(state.objective, draws, problem.target, problem.family(state.params), state.step)
+
+    def loss(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
+        return problem.objective.loss(problem.family(params), inner, draws, problem.target, state.step)
+
+    return inner, jax.value_and_grad(loss, has_aux=True)(state.params)
+
+
+def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:
+    """One step of the optimiser on the objective's loss."""
+    inner, ((value, records), gradient) = differentiate(state, draws, problem)
+    optimise = optax.with_extra_args_support(problem.transformation()).update
+    updates, optimizer = optimise(gradient, state.optimizer, state.params, value=value)
+    params = optax.apply_updates(state.params, updates)
+    average = state.average
+    if problem.decay is not None:
+        keep = lambda a, p: problem.decay.astype(a.dtype) * a + (1 - problem.decay).astype(a.dtype) * p  # noqa: E731
+        average = jax.tree.map(keep, average, params)
+    new = TrainState(state.step + 1, params, optimizer, inner, average, state.early_ratio)
+    return new, {"loss": value, **records}
+
+
+def run_chunks(
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
+) -> Advanced:
+    """`run_chunk` for a batch of runs, which share the problem but for what is their own."""
+    run = lambda state, key, limit, own: run_chunk(state, key, limit, problem.with_own(own), shape)  # noqa: E731
+    by_seeds = lambda tree: jax.tree.map(lambda a: divide(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731
+    return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, own))))
+
+
+def run_chunk_of(
+    i: Int[Array, ""],
+    state: TrainState,
+    key: PRNGKeyArray,
+    limit: Int[Array, " r"],
+    problem: Problem,
+    own: dict,
+    shape: tuple[int, int],
+) -> Advanced:
+    """`run_chunk` for the i-th of a batch of runs."""
+    state, key, limit, own = jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, (state, key, limit, own))
+    return run_chunk(state, key, limit, problem.with_own(own), shape)
+
+
+run_one, run_at_once, run_at_once_briefly = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)
+_run_on_cores = on_cores(run_chunk_of)
+
+
+def run_many(
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
+) -> Advanced:
+    """`run_chunks`, but on a CPU with a core for each run."""
+    args = (state, key, limit, problem, own, shape)
+    chunks = _run_on_cores(len(key), *args) if platform() == "cpu" and not has_mesh() else None
+    return run_at_once(*args) if chunks is None else _stack(chunks)
+
+
+@one_shot
+def _stack(chunks: list[Advanced]) -> Advanced:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *chunks)

@@ -1,0 +1,72 @@
+"""Trouble at run time: not-a-number, and samples that fly apart."""
+
+import dataclasses
+
+import numpy as np
+
+from ..results import Status
+
+_RUNAWAY = 1e4
+"""A Stein ratio above this says that the draws are about 100 times too wide."""
+
+
+_FORGIVEN = 0.05
+"""Share of the steps that a forgiving run may leave out."""
+_WINDOW = 20
+"""Steps whose median ratio is taken as early, or as current."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trouble:
+    """What went wrong, at which step, how many steps led to the last good parameters, and the step with the first
+    quantity that was not finite, if any."""
+
+    what: str
+    step: int
+    limit: int
+    not_finite: int | None = None
+
+    def status(self, kept: int) -> Status:
+        return Status("diverged", f"{self.what} at step {self.step:,}; what is kept is of step {kept:,}")
+
+
+def early_ratio(ratios: np.ndarray) -> np.ndarray:
+    """The Stein ratio at the beginning, for each run, from what the first chunk recorded."""
+    return np.array([_middle(row[:_WINDOW]) for row in ratios])
+
+
+def find_trouble(
+    loss: np.ndarray, ratio: np.ndarray, early: float, finite: bool, first: int, forgiving: bool = False
+) -> Trouble | None:
+    """What went wrong in a chunk of one run.
+
+    **Arguments:**
+
+    - `loss`, `ratio`: what the steps recorded.
+    - `early`: the run's early Stein ratio.
+    - `finite`: whether the parameters are finite after the chunk.
+    - `first`: the chunk's first step.
+    - `forgiving`: whether steps that are not finite changed nothing, so that a few do not matter.
+    """
+    bad, end = np.flatnonzero(~np.isfinite(loss)), first + len(loss)
+    if forgiving and bad.size > max(1, _FORGIVEN * len(loss)):
+        return Trouble(
+            f"the loss was not finite in {bad.size:,} of {len(loss):,} steps,", end - 1, first, first + int(bad[0])
+        )
+    if bad.size and not forgiving:
+        step = first + int(bad[0])
+        # The parameters of this step gave the bad loss; those of the step before gave a good one.
+        return Trouble(f"the loss became {loss[bad[0]]}", step, step - 1, step)
+    if not finite:
+        return Trouble("a gradient became NaN or infinite", end - 1, end - 1, end - 1)
+    # A start that is far too wide narrows; a run that widens a hundredfold beyond both bounds is running away.
+    width = abs(_middle(ratio[-_WINDOW:]))
+    if width > _RUNAWAY and width > 100 * abs(early):
+        return Trouble(f"the draws ran away, about {np.sqrt(width):,.0f} times too wide,", end - 1, first)
+    return None
+
+
+def _middle(ratios: np.ndarray) -> float:
+    """The median over steps that were taken."""
+    taken = ratios[~np.isnan(ratios)]
+    return float(np.median(taken)) if taken.size else float("nan")
