@@ -222,10 +222,11 @@ def test_the_headline_is_put_between_its_marks(tmp_path):
         paper.embed(path, [])
 
 
-def test_the_readme_shows_the_records():
-    """The table in the README is that of the records that are committed."""
+def test_the_reproduction_page_shows_the_records():
+    """The table in docs/reproduction.md is made from the committed records."""
     root = Path(__file__).parents[1]
-    assert paper.headline(paper.Folder(root / "results" / "paper").records()) in (root / "README.md").read_text()
+    page = (root / "docs" / "reproduction.md").read_text()
+    assert paper.headline(paper.Folder(root / "results" / "paper").records()) in page
 
 
 @pytest.mark.slow
