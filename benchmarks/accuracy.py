@@ -108,7 +108,7 @@ def _measure(case: Case, criterion: Criterion, method: str, seed: int) -> dict[s
             fit = ksivi.fit(jax.random.key(seed), case.target, progress=False)
             posterior = fit.posterior
             said = {"trusted": fit.trusted, "status": str(fit.status), "steps": fit.cost.steps}
-            said |= {"diagnostics": {name: str(value) for name, value in fit.diagnostics.items()}}
+            said |= {"diagnostics": dict(fit.diagnostics.rows())}
         else:
             posterior = RIVALS[method](jax.random.key(seed), case.target)
         draws = np.asarray(case.view(jax.random.key(_DRAW_SEED + seed), posterior, _NUM_DRAWS))

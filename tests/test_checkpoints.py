@@ -69,11 +69,11 @@ def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path
     )
     whole = run(chunk_size=100)
     assert [fit.status.kind for fit in whole] == ["diverged", "step limit"]
-    assert 100 < whole[0].diagnostics["not finite"].step < 400
+    assert 100 < whole[0].diagnostics.not_finite.step < 400
     run(chunk_size=100, checkpoint=tmp_path, every=100, callbacks=until(100))
     resumed = run(chunk_size=30, checkpoint=tmp_path)
     assert [killed.digest(fit) for fit in resumed] == [killed.digest(fit) for fit in whole]
-    assert resumed[0].diagnostics["not finite"] == whole[0].diagnostics["not finite"]
+    assert resumed[0].diagnostics.not_finite == whole[0].diagnostics.not_finite
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)

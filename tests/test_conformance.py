@@ -8,6 +8,7 @@ import pytest
 
 import ksivi
 from ksivi.kernels import IMQ
+from ksivi.results import ChainDiagnostics
 
 pytest.importorskip("blackjax")
 
@@ -121,8 +122,8 @@ def test_methods_find_a_correlated_gaussian(name):
     """Means within 4 standard errors for chains, of the effective sample size; within 0.1 sd for particles."""
     fit = ksivi.run(KEY, gaussian(), METHODS[name]())
     draws = np.asarray(fit.posterior.family.points)
-    chains = "effective sample size" in fit.diagnostics
-    error = 4 / np.sqrt(fit.diagnostics["effective sample size"]) if chains else 0.1
+    chains = isinstance(fit.diagnostics, ChainDiagnostics)
+    error = 4 / np.sqrt(fit.diagnostics.effective_sample_size) if chains else 0.1
     assert np.all(np.abs(draws.mean(0) - MEAN) < error * SD)
     assert np.all(np.abs(draws.std(0) / SD - 1) < (0.1 if chains else 0.2))
     assert str(fit.status).startswith("converged" if name in ("mala", "nuts") else "step limit")

@@ -13,6 +13,7 @@ import ksivi
 from ksivi.families import Empirical
 from ksivi.methods import _reference as reference
 from ksivi.methods._chains import agreement
+from ksivi.results import ChainDiagnostics
 
 pytest.importorskip("blackjax")
 
@@ -122,25 +123,25 @@ def test_chains_that_do_not_agree_are_not_trusted():
     start = jnp.asarray([[-30.0], [-30.0], [30.0], [30.0]])
     fit = ksivi.run(KEY, far, ksivi.NUTS(4, 200, 200, start=start))
     assert str(fit.status).startswith("not trusted: R-hat ")
-    assert fit.diagnostics["R-hat"] > 1.5
+    assert fit.diagnostics.r_hat > 1.5
     assert not fit.trusted
 
 
 def test_divergent_transitions_are_counted_and_not_trusted():
     fit = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 300, 1_000))
-    assert fit.diagnostics["divergences"] > 0
-    assert str(fit.status).startswith(f"not trusted: {fit.diagnostics['divergences']:,} divergent transitions")
+    assert fit.diagnostics.divergences > 0
+    assert str(fit.status).startswith(f"not trusted: {fit.diagnostics.divergences:,} divergent transitions")
 
 
 def test_a_chain_that_never_moves_is_not_trusted():
     fit = ksivi.run(KEY, gaussian(), ksivi.MALA(50.0, 20, num_warmup=20, num_draws=20, thin=1, target_acceptance=None))
     assert fit.status.kind == "not trusted"
-    assert fit.diagnostics["acceptance"] < 0.01
+    assert fit.diagnostics.acceptance < 0.01
 
 
 def test_one_chain_or_few_draws_say_nothing_about_agreement():
-    assert agreement(np.zeros((100, 1, 2))) == {}
-    assert agreement(np.zeros((3, 10, 2))) == {}
+    assert agreement(np.zeros((100, 1, 2))) == ChainDiagnostics()
+    assert agreement(np.zeros((3, 10, 2))) == ChainDiagnostics()
     fit = ksivi.run(KEY, normal(), ksivi.NUTS(1, 50, 50))
     assert str(fit.status) == "not trusted: R-hat needs two chains and 4 draws of each"
     assert not fit.trusted
@@ -152,8 +153,8 @@ def test_one_chain_or_few_draws_say_nothing_about_agreement():
 def test_a_resumed_run_remembers_its_divergences():
     first = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 100, 300))
     rest = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 100, 303), resume=first.state)
-    assert rest.diagnostics["divergences"] >= first.diagnostics["divergences"] > 0
-    assert 0 < rest.diagnostics["acceptance"] < 1
+    assert rest.diagnostics.divergences >= first.diagnostics.divergences > 0
+    assert 0 < rest.diagnostics.acceptance < 1
     assert not rest.trusted
     assert rest.cost.steps == 3
     assert list(rest.history["step"]) == [400, 401, 402]
@@ -183,7 +184,7 @@ def test_mala_without_warm_up_uses_the_step_it_is_given():
     narrow = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2) * 1e4, dim=2)
     start = 0.01 * jax.random.normal(KEY, (50, 2))
     fit = ksivi.run(KEY, narrow, ksivi.MALA(1e-4, 50, num_warmup=0, num_draws=100, thin=1, start=start))
-    assert fit.diagnostics["acceptance"] > 0.8
+    assert fit.diagnostics.acceptance > 0.8
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
@@ -211,10 +212,10 @@ def test_starts_are_in_the_targets_own_coordinates():
 def test_r_hat_and_ess_of_independent_draws():
     draws = np.random.default_rng(0).normal(size=(1_000, 4, 3)).astype(np.float32)
     found = agreement(draws)
-    assert 0.99 < found["R-hat"] < 1.01
-    assert 3_000 < found["effective sample size"] < 5_000
+    assert 0.99 < found.r_hat < 1.01
+    assert 3_000 < found.effective_sample_size < 5_000
     draws[:, 0] += 1
-    assert agreement(draws)["R-hat"] > 1.05
+    assert agreement(draws).r_hat > 1.05
 
 
 def test_thinning_keeps_every_kth_state():
@@ -323,7 +324,7 @@ def test_waveforms_reference_has_the_known_moments(data):
     """Anchors of an independent NUTS run, within 3 combined standard errors."""
     target = ksivi.problems.waveform(data / "waveform.mat").target
     draws = np.asarray(ksivi.reference_draws(KEY, target), float)
-    ess = np.array([agreement(draws[:, [i]].reshape(2_500, 4, 1))["effective sample size"] for i in range(22)])
+    ess = np.array([agreement(draws[:, [i]].reshape(2_500, 4, 1)).effective_sample_size for i in range(22)])
     errors = draws.std(0) / np.sqrt(ess)
     for index, mean, error in ((0, 5.764, 0.012), (8, -1.937, 0.005), (16, 1.593, 0.005), (18, 1.927, 0.005)):
         ours = draws[:, index].mean()

@@ -58,14 +58,14 @@ def test_what_was_not_finite_is_said():
     options = {"target": ksivi.Target(lonely, dim=3), "optimizer": optax.adam(0.1), "num_steps": 500}
     fits = train(jax.random.split(KEY, 2), start=family(dim=3), **options)
     for fit in fits:
-        seen = fit.diagnostics["not finite"]
+        seen = fit.diagnostics.not_finite
         assert (seen.quantity, seen.coordinates) == ("score", (1,))
         assert seen.step == int(fit.state.step) + 1
         assert 0 < seen.share < 0.5
         assert "the score in 1 at" in str(seen)
         assert "the score in 1 at" in str(fit)
     fit = train(target=ksivi.Target.from_score(kinked_score, dim=2), optimizer=optax.adam(0.1), num_steps=1_000)
-    seen = fit.diagnostics["not finite"]
+    seen = fit.diagnostics.not_finite
     assert (seen.quantity, seen.step) == ("gradient", int(fit.state.step))
     assert any("mean" in name for name in seen.coordinates)
 
@@ -74,7 +74,7 @@ def test_the_very_draws_of_a_step_are_looked_at():
     """One draw in 40,000 has no score: others than those of the step would show nothing."""
     start, objective = ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(128, 1)
     fit = train(target=rarely_finite(4.2), start=start, objective=objective, num_steps=5_000)
-    seen = fit.diagnostics["not finite"]
+    seen = fit.diagnostics.not_finite
     assert seen.quantity == "gradient"
     assert any("mean" in name for name in seen.coordinates)
 
@@ -86,7 +86,7 @@ def test_steps_that_are_not_finite_can_be_skipped_and_are_counted():
     )
     fit = run("skip")
     assert fit.status.kind == "step limit"
-    assert fit.diagnostics["skipped steps"] == np.sum(np.isnan(fit.history["loss"])) > 0
+    assert fit.diagnostics.skipped_steps == np.sum(np.isnan(fit.history["loss"])) > 0
     assert run("stop").status.kind == "diverged"
     with pytest.raises(ValueError, match="nonfinite must be"):
         run("ignore")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core.checks import as_count, as_positive, as_single_key, describe, require_callbacks
 from .._core.sharding import as_mesh, on, require_threads
 from ..families import SemiImplicit
-from ..results import Cost, Fit, Posterior, Status, gathered
+from ..results import Cost, Fit, FitDiagnostics, Posterior, Status, gathered
 from ..targets import Target, require_all_rows
 from ..training import Callback, Checkpoints, ProgressBar, as_checkpoints, divided, heeding_sigterm, wanted
 from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
@@ -158,7 +158,8 @@ def _rivals(fits: list[Fit]) -> list[Posterior]:
 
 def _interrupted(fit: Fit) -> Fit:
     reason = f"stopped by the user after {fit.cost.steps:,} steps of training; the draws are not examined"
-    return dataclasses.replace(fit, status=Status("interrupted", reason))
+    diagnostics = FitDiagnostics(training=fit.diagnostics)
+    return dataclasses.replace(fit, status=Status("interrupted", reason), diagnostics=diagnostics)
 
 
 def _say(bar: ProgressBar | None, stage: str) -> None:
@@ -210,7 +211,8 @@ def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> F
     status = Status("converged" if ending == "settled" else "step limit", ends[ending])
     if doubts:
         status = Status("not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]]))
-    return dataclasses.replace(best, status=status, trusted=not doubts, diagnostics=findings.diagnostics)
+    diagnostics = dataclasses.replace(findings.diagnostics, training=best.diagnostics)
+    return dataclasses.replace(best, status=status, trusted=not doubts, diagnostics=diagnostics)
 
 
 def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:

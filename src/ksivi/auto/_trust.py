@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +19,7 @@ from ..diagnostics import (
     pareto_khat,
     truncated_weights,
 )
-from ..results import Posterior
+from ..results import FitDiagnostics, Posterior
 from ..targets import Target
 from ._doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, moves, runs_differ, weights_move
 from ._gaussians import Gaussians
@@ -35,7 +34,7 @@ _TINY = 1e-30
 class Findings:
     """What diagnostics say of a fit: numbers for its table, doubts in words, and the draws they were found with."""
 
-    diagnostics: dict[str, Any]
+    diagnostics: FitDiagnostics
     doubts: list[str]
     weighed: Importance | None = None
     moved: Movement | None = None
@@ -55,7 +54,7 @@ def examine(
         # Found on half of the chains, tried on the other half.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
-        return Findings({}, [f"the draws cannot be examined: {error}"])
+        return Findings(FitDiagnostics(), [f"the draws cannot be examined: {error}"])
     khats, limit = [pareto_khat(one.log_weights) for one in (plain, weighed)], khat_threshold(_NUM_WEIGHED)
     is_light = khats[1] < limit
     corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
@@ -70,16 +69,24 @@ def examine(
         is_improper(target, draws, axes),
         cannot_tell(weighed, is_light, memory),
     ]
-    diagnostics = {
-        "ELBO": f"{plain.elbo:.2f} ± {plain.elbo_error:.2f}",
-        "log evidence": f"{weighed.log_evidence:.2f} ± {weighed.log_evidence_error:.2f}",
-        "Pareto k-hat": f"{khats[0]:.2f}, K = {_NUM_MIXING:,}, at most {limit:.2f} for {_NUM_WEIGHED:,} draws",
-        "effective share": f"{plain.effective_sample_size / _NUM_WEIGHED:.2f} of the weights",
-        "weights move": f"{corrected}; k-hat {khats[1]:.2f} with the mixing {_WIDENING:g} times as wide",
-        "HMC moves": f"{change}; memory {memory:.2f}",
-        "runs differ": "; ".join(str(one) for one in apart) or "no other run came near",
-        "KSD²": str(discrepancy(ksd_key, target, best)),
-    }
+    diagnostics = FitDiagnostics(
+        elbo=plain.elbo,
+        elbo_error=plain.elbo_error,
+        log_evidence=weighed.log_evidence,
+        log_evidence_error=weighed.log_evidence_error,
+        pareto_khat=khats[0],
+        pareto_khat_limit=limit,
+        wide_pareto_khat=khats[1],
+        effective_share=plain.effective_sample_size / _NUM_WEIGHED,
+        weights_difference=corrected.summary(),
+        hmc_difference=change.summary(),
+        hmc_memory=memory,
+        run_differences=tuple(one.summary() for one in apart),
+        ksd=discrepancy(ksd_key, target, best),
+        num_weights=_NUM_WEIGHED,
+        num_mixing=_NUM_MIXING,
+        widening=_WIDENING,
+    )
     return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
 
 

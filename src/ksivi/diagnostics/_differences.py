@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._core.checks import as_numbers
+from ..results import SampleDifference
 
 _TINY = 1e-30
 _ON_AVERAGE, _AT_WORST = 0.1, 0.3
@@ -44,9 +45,13 @@ class Difference:
             for change in (self.shift, self.width)
         )
 
+    def summary(self) -> SampleDifference:
+        """The difference over all coordinates: on average, and in the worst one."""
+        changes = [float(over(np.abs(c))) for c in (self.shift, self.width) for over in (np.mean, np.max)]
+        return SampleDifference(*changes, *self.tails)
+
     def __str__(self) -> str:
-        shift, width = (f"{np.mean(np.abs(c)):.2f} ({np.max(np.abs(c)):.2f})" for c in (self.shift, self.width))
-        return f"means {shift} sd, log widths {width}, tails {self.tails[0]:.1%} and {self.tails[1]:.1%}"
+        return str(self.summary())
 
 
 def difference(

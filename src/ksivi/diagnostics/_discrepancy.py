@@ -1,7 +1,5 @@
 """KSD² of a posterior's draws, with a band and a p-value by the bootstrap."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -9,29 +7,12 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core.checks import as_count, as_single_key
 from .._core.compile import one_shot
 from ..kernels import IMQ, AbstractKernel, as_kernel, stein_gram
-from ..results import Posterior
+from ..results import Discrepancy, Posterior
 from ..targets import Target
 from ._checks import require_fit
 
 _BOOTSTRAPS = 500
 _SHARES = (0.05, 0.95)
-
-
-@dataclasses.dataclass(frozen=True)
-class Discrepancy:
-    """KSD² with a band that holds 90% of its bootstrap, and how often draws of the target would show as much.
-
-    The p-value is there to be seen, not to decide: with draws enough it rejects every approximation.
-    """
-
-    ksd2: float
-    low: float
-    high: float
-    p_value: float
-    kernel: str
-
-    def __str__(self) -> str:
-        return f"{self.ksd2:.3g} ({self.low:.3g} to {self.high:.3g}), p = {self.p_value:.2g}, {self.kernel} kernel"
 
 
 def discrepancy(

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from .._core.checks import as_count, as_floats, describe
-from ..results import Status
+from ..results import ChainDiagnostics, Status
 from ._method import AbstractMethod, as_start, equal_but
 
 MOST_R_HAT = 1.01
@@ -69,23 +69,23 @@ def as_acceptance(value: float | Array | None) -> Array | None:
     return found
 
 
-def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> dict[str, float]:
-    """The mean acceptance after the warm-up; empty before its end."""
+def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> float | None:
+    """The mean acceptance rate after the warm-up; None before its end."""
     acceptance = history.get("acceptance", np.zeros(0))[num_warmup:]
-    return {"acceptance": float(acceptance.mean())} if acceptance.size else {}
+    return float(acceptance.mean()) if acceptance.size else None
 
 
-def agreement(kept: Float[np.ndarray, "t n d"]) -> dict[str, float]:
+def agreement(kept: Float[np.ndarray, "t n d"]) -> ChainDiagnostics:
     """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample size.
 
-    The latter is that of the bulk or of the tails, whichever is less. Empty for fewer than two chains or four draws of
-    each, which say nothing about one another.
+    The effective sample size is the bulk's or the tails', whichever is smaller. Both numbers are None for fewer than
+    two chains or fewer than four draws per chain.
     """
     num_draws, num_chains, _ = kept.shape
     if num_chains < 2 or num_draws < _LEAST_DRAWS:
-        return {}
+        return ChainDiagnostics()
     r_hat, ess = _r_hat_and_ess(jnp.asarray(np.swapaxes(kept, 0, 1)))
-    return {"R-hat": float(jnp.max(r_hat)), "effective sample size": float(jnp.min(ess))}
+    return ChainDiagnostics(float(jnp.max(r_hat)), float(jnp.min(ess)))
 
 
 @jax.jit
@@ -97,13 +97,13 @@ def _r_hat_and_ess(chains: Float[Array, "n t d"]) -> tuple[Float[Array, " d"], F
         return diagnostics.rhat(chains), ess
 
 
-def chain_status(found: dict[str, float], divergences: int) -> tuple[Status, bool]:
-    """What the diagnostics say, and whether they vouch for the draws."""
+def chain_status(found: ChainDiagnostics) -> tuple[Status, bool]:
+    """The status that the diagnostics imply, and whether the draws passed the checks."""
+    divergences, r_hat, ess = found.divergences, found.r_hat, found.effective_sample_size
     faults = [f"{divergences:,} divergent transitions"] if divergences else []
-    if "R-hat" not in found:
+    if r_hat is None or ess is None:
         faults.append(f"R-hat needs two chains and {_LEAST_DRAWS} draws of each")
         return Status("not trusted", "; ".join(faults)), False
-    r_hat, ess = found["R-hat"], found["effective sample size"]
     if not r_hat < MOST_R_HAT:
         faults.append(f"R-hat {r_hat:.3f}, not below {MOST_R_HAT}")
     if not ess >= LEAST_ESS:

@@ -1,5 +1,6 @@
 """MALA: the Metropolis-adjusted Langevin algorithm."""
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -97,8 +98,9 @@ class MALA(AbstractChains):
         return state.mala.position
 
     def verdict(self, kept, history):
-        found = agreement(kept) | mean_acceptance(history, self.num_warmup)
-        return Verdict(*chain_status(found, 0), found)
+        acceptance = mean_acceptance(history, self.num_warmup)
+        found = dataclasses.replace(agreement(kept), acceptance=acceptance)
+        return Verdict(*chain_status(found), found)
 
     def _adaptation(self) -> tuple:
         """BlackJAX's init, update and final; with a fixed step size nothing uses the target."""

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._core.checks import as_samples
-from ..results import Status
+from ..results import Diagnostics, Status
 from ..targets import Target, stein_ratio
 
 Records = dict[str, Scalar]
@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
 
     status: Status | None
     trusted: bool
-    diagnostics: dict[str, float]
+    diagnostics: Diagnostics
 
 
 class AbstractMethod(eqx.Module):

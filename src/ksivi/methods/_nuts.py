@@ -1,5 +1,6 @@
 """NUTS: the no-U-turn sampler."""
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -52,7 +53,7 @@ class NUTS(AbstractChains):
 
     ```python
     fit = ksivi.run(jax.random.key(0), target, ksivi.NUTS(num_chains=4, num_warmup=500, num_draws=500))
-    fit.diagnostics["R-hat"], fit.diagnostics["divergences"]
+    fit.diagnostics.r_hat, fit.diagnostics.divergences
     ```
 
     Reference: Hoffman and Gelman, The No-U-Turn Sampler, JMLR 2014.
@@ -120,8 +121,9 @@ class NUTS(AbstractChains):
 
     def verdict(self, kept, history):
         divergences = int(history.get("divergences", np.zeros(0)).sum())
-        found = agreement(kept) | {"divergences": divergences} | mean_acceptance(history, self.num_warmup)
-        return Verdict(*chain_status(found, divergences), found)
+        acceptance = mean_acceptance(history, self.num_warmup)
+        found = dataclasses.replace(agreement(kept), divergences=divergences, acceptance=acceptance)
+        return Verdict(*chain_status(found), found)
 
     def _adaptations(self) -> tuple[tuple, tuple]:
         """BlackJAX's init, update and final of the step size's and of the mass matrix's adaptation."""

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._core.closures import Structural
 from ..kernels import AbstractKernel, as_kernel
+from ..results import ParticleDiagnostics
 from ..targets import Target
 from ._method import AbstractMethod, Verdict, equal_but, state_records
 
@@ -82,7 +83,8 @@ class AbstractParticles(AbstractMethod):
 
     def verdict(self, kept, history):
         ratio = history.get("stein_ratio", np.zeros(0))[-1:]
-        return Verdict(None, False, {"stein ratio": float(ratio[0]) + 0.0 if ratio.size else float("nan")})
+        found = float(ratio[0]) + 0.0 if ratio.size else float("nan")
+        return Verdict(None, False, ParticleDiagnostics(found))
 
 
 def descent_of(loss_and_score: Callable[[Points], tuple[Scalar, Points]], x: Points) -> Descent:

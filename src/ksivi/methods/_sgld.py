@@ -78,5 +78,5 @@ class SGLD(AbstractChains):
 
     def verdict(self, kept, history):
         found = agreement(kept)
-        status, agreed = chain_status(found, 0)
-        return Verdict(None if agreed or not found else status, False, found)
+        status, agreed = chain_status(found)
+        return Verdict(None if agreed or found.r_hat is None else status, False, found)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..results import Record, named_columns
+from ..results import Record, named_columns, rows_of
 from ._figures import dress, mass_levels, new_figure
 from ._html import note, page, panels, section, table
 
@@ -172,7 +172,7 @@ def _summary(draws: dict[str, np.ndarray]) -> str:
 
 
 def _diagnostics(facts: dict[str, Any]) -> str:
-    rows = [[name, value, MEANINGS.get(name, "")] for name, value in _as_words(facts["diagnostics"]).items()]
+    rows = [[name, value, MEANINGS.get(name, "")] for name, value in rows_of(facts["diagnostics"])]
     return section("Diagnostics", table(["check", "found", "meaning"], rows, sortable=False)) if rows else ""
 
 
@@ -182,8 +182,3 @@ def _costs(facts: dict[str, Any]) -> str:
     rows += [["score evaluations", f"{cost['score_evals']:,}"], ["machine", str(facts["device"])]]
     rows += [[name, str(version)] for name, version in facts["versions"].items()]
     return section("Cost and versions", table(["what", "value"], rows, sortable=False))
-
-
-def _as_words(values: dict[str, Any]) -> dict[str, str]:
-    known = {name: "—" if value is None else value for name, value in values.items()}
-    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in known.items()}

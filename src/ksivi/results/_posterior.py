@@ -1,25 +1,19 @@
-"""What every method returns: a `Fit`, with its `Posterior`, its `Status` and its `Cost`."""
+"""The posterior: a trained sampler or stored draws."""
 
 import dataclasses
 import os
-import shutil
-import textwrap
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core import archive
 from .._core.checks import as_count, as_samples, as_single_key, describe
 from .._core.compile import jit, one_shot
-from .._core.sharding import on_one_device
 from ..families import Empirical, SemiImplicit, round_up
 from ..targets import Affine, Layout, Support, Target, split
 from . import _arviz
-
-Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
 
 
 @archive.register
@@ -163,78 +157,3 @@ def _log_prob(posterior: Posterior, key: PRNGKeyArray, x: Float[Array, "n d"], n
         return posterior.family.log_prob(key, x, num_mixing)
     u = jax.vmap(posterior.coordinates.inverse)(x)
     return posterior.family.log_prob(key, u, num_mixing) - posterior.coordinates.log_det()
-
-
-@dataclasses.dataclass(frozen=True)
-class Status:
-    """How a run ended; `str` gives the sentence."""
-
-    kind: Kind
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.reason}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a run took: wall-clock seconds (compilation included), steps, and evaluations of the score."""
-
-    seconds: float
-    steps: int
-    score_evals: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Fit:
-    """The result of a run.
-
-    **Attributes:**
-
-    - `posterior`: the sampler.
-    - `status`: a sentence that begins with one of *converged, step limit, diverged, not trusted, interrupted*.
-    - `trusted`: whether diagnostics vouch for the draws; `train` runs none that could, so it is False there.
-    - `diagnostics`: name to value.
-    - `history`: arrays over the steps, `"step"` and `"loss"` at least.
-    - `cost`: `seconds`, `steps`, `score_evals`.
-    - `state`: pass it as `resume=` to go on.
-    - `refined`: None, or reweighted or MCMC-polished draws, which name what corrected them.
-    """
-
-    posterior: Posterior
-    status: Status
-    trusted: bool
-    diagnostics: dict[str, Any]
-    history: dict[str, np.ndarray]
-    cost: Cost
-    state: Any
-    refined: Any = None
-
-    def __str__(self) -> str:
-        rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
-        rows += [(name, _in_words(value)) for name, value in self.diagnostics.items()]
-        cost = self.cost
-        rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {cost.score_evals:,} score evaluations")]
-        return _table(rows, shutil.get_terminal_size().columns)
-
-
-def gathered(fit: Fit) -> Fit:
-    """The fit with its arrays on one device, where they were on all of a mesh."""
-    posterior, state = on_one_device((fit.posterior, fit.state))
-    return dataclasses.replace(fit, posterior=posterior, state=state)
-
-
-def _table(rows: list[tuple[str, str]], columns: int) -> str:
-    """Names to the left, values beside them, broken so that every line fits."""
-    width = 2 + max(len(name) for name, _ in rows)
-    lines = []
-    for name, value in rows:
-        parts = textwrap.wrap(value, max(20, columns - width), break_on_hyphens=False) or [""]
-        lines += [f"{label:<{width}}{part}" for label, part in zip([name] + [""] * len(parts), parts, strict=False)]
-    return "\n".join(lines)
-
-
-def _in_words(value: Any) -> str:
-    if not isinstance(value, float):
-        return str(value)
-    return f"{value:,.0f}" if 1_000 <= abs(value) < 1e9 else f"{value:.4g}"

@@ -1,10 +1,12 @@
-"""What a run leaves behind: a folder with its posterior, its facts and its history, read without the model."""
+"""The record of a finished run: a folder with the posterior, the facts and the history.
+
+Reading it needs neither the model nor the data.
+"""
 
 import dataclasses
 import hashlib
 import io
 import json
-import math
 import os
 import platform
 from pathlib import Path
@@ -14,10 +16,15 @@ import jax
 import numpy as np
 
 from .._core.files import UNREADABLE, read_npz, write_atomically
-from ._posterior import Fit, Posterior, load
+from ._diagnostics import Diagnostics
+from ._fit import Fit
+from ._json import diagnostics_from_json, diagnostics_to_json
+from ._legacy import upgraded
+from ._posterior import Posterior, load
 
 _POSTERIOR, _FACTS, _HISTORY = "posterior.safetensors", "fit.json", "history.npz"
-FORMAT = 1
+FORMAT = 2
+"""In format 1, of version 0.1.0, diagnostics are display strings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Record:
     **Attributes:**
 
     - `posterior`: the sampler.
-    - `facts`: what was run, how it ended, diagnostics, cost and versions, as JSON has them.
+    - `facts`: what was run, how it ended, diagnostics, cost and versions, as JSON holds them.
     - `history`: arrays over the steps.
     """
 
@@ -37,14 +44,19 @@ class Record:
 
     @classmethod
     def of(cls, fit: Fit, **about: Any) -> "Record":
-        """The record of a fit, with what else there is to say about it, such as the model's name."""
+        """The record of a fit, with more facts about it, such as the model's name."""
         return cls(fit.posterior, {**about, **_facts(fit)}, fit.history)
 
+    @property
+    def diagnostics(self) -> Diagnostics | None:
+        """The diagnostics as numbers; None if a method outside ksivi wrote them."""
+        return diagnostics_from_json(self.facts["diagnostics"])
+
     def write(self, folder: str | os.PathLike) -> None:
-        """Into the folder, which is made if it is not there; the facts last, so that they tell of a whole record."""
+        """Writes the record into the folder. The facts come last: a folder with facts is complete."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        # Whatever may be refused is tried first: only then may an older record go.
+        # Everything that can fail comes before an older record is removed.
         json.dumps(self.facts, allow_nan=False)
         written = folder / f".{_POSTERIOR}"
         self.posterior.save(written)
@@ -59,7 +71,10 @@ class Record:
 
 
 def read_record(folder: str | os.PathLike) -> Record:
-    """Reads what `Record.write` wrote. A folder without a whole record is refused (`ValueError`) with the reason."""
+    """Reads what `Record.write` wrote, in this version or in an earlier one.
+
+    Raises a `ValueError` with the reason if the folder has no complete record.
+    """
     if not isinstance(folder, str | os.PathLike) or not (Path(folder) / _FACTS).is_file():
         raise ValueError(f"folder must be the folder of a finished `ksivi fit`: there is no {_FACTS} in {folder}")
     folder = Path(folder)
@@ -71,15 +86,19 @@ def read_record(folder: str | os.PathLike) -> Record:
         is_whole = stated == _digest(facts, folder)
     except UNREADABLE as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(f"{folder / _FACTS} must be a record of format {FORMAT}, which this version of ksivi writes")
+    if not isinstance(facts, dict) or facts.get("format") not in (1, FORMAT):
+        raise ValueError(
+            f"{folder / _FACTS} must be a record of format 1 or {FORMAT}, which this version of ksivi reads"
+        )
     if not is_whole:
         raise ValueError(f"{folder} holds a damaged record: its files do not match the SHA-256 in {_FACTS}")
+    if facts["format"] == 1:
+        facts |= {"format": FORMAT, "diagnostics": upgraded(facts["diagnostics"])}
     return Record(posterior, facts, history)
 
 
 def _digest(facts: Any, folder: Path) -> str:
-    """Of all that a record holds, so that its files belong together."""
+    """The SHA-256 of everything in a record: it shows that the files belong together."""
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for name in (_HISTORY, _POSTERIOR):
         digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
@@ -94,16 +113,9 @@ def _facts(fit: Fit) -> dict[str, Any]:
         "format": FORMAT,
         "status": {"kind": fit.status.kind, "reason": fit.status.reason},
         "trusted": fit.trusted,
-        "diagnostics": {name: _as_json(value) for name, value in fit.diagnostics.items()},
+        "diagnostics": diagnostics_to_json(fit.diagnostics),
         "cost": dataclasses.asdict(fit.cost),
         "parameters": {name: list(shape) for name, shape in fit.posterior.layout},
         "device": device.device_kind if device.platform != "cpu" else f"CPU, {os.cpu_count()} cores",
         "versions": {"ksivi": __version__, "jax": jax.__version__, "python": platform.python_version()},
     }
-
-
-def _as_json(value: Any) -> Any:
-    """Numbers as numbers, those that JSON lacks as None, all else in words."""
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return int(value) if isinstance(value, int | np.integer) else str(value)

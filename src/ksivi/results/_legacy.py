@@ -1,0 +1,96 @@
+"""Diagnostics in records of version 0.1.0, which held display strings instead of numbers."""
+
+import re
+from typing import Any
+
+from ._diagnostics import (
+    ChainDiagnostics,
+    Diagnostics,
+    Discrepancy,
+    FitDiagnostics,
+    NotFinite,
+    SampleDifference,
+    TrainDiagnostics,
+)
+from ._json import diagnostics_to_json
+
+_NUMBER = r"(-?(?:[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan))"
+_DIFFERENCE = "means # (#) sd, log widths # (#), tails #% and #%"
+_NOT_FINITE = re.compile(
+    r"the (?P<quantity>log density|score|gradient)(?: in (?P<where>.*?))?"
+    r"(?: at (?P<share>[\d.]+)% of the draws)?, at step (?P<step>[\d,]+)"
+)
+
+
+def upgraded(found: dict[str, Any]) -> dict[str, Any]:
+    """The same diagnostics as this version writes them. Unknown words are kept as they are."""
+    try:
+        return diagnostics_to_json(_parsed(found))
+    except (KeyError, TypeError, ValueError):
+        return {"kind": "0.1.0", **found}
+
+
+def _parsed(found: dict[str, Any]) -> Diagnostics:
+    if "ELBO" in found:
+        return _fit(found)
+    if "stein ratio" in found:
+        ratio, words = found["stein ratio"], found.get("not finite")
+        seen = None if words is None else _not_finite(words)
+        return TrainDiagnostics(_float(ratio), int(found.get("skipped steps", 0)), seen)
+    if found:
+        names = ("R-hat", "effective sample size", "divergences", "acceptance")
+        return ChainDiagnostics(*(found.pop(name, None) for name in names), **found)
+    return FitDiagnostics()
+
+
+def _fit(found: dict[str, Any]) -> FitDiagnostics:
+    khat, num_mixing, limit, num_weights = _read("#, K = #, at most # for # draws", found["Pareto k-hat"])
+    wide = "; k-hat # with the mixing # times as wide"
+    *weights, wide_khat, widening = _read(_DIFFERENCE + wide, found["weights move"])
+    *hmc, memory = _read(_DIFFERENCE + "; memory #", found["HMC moves"])
+    ksd, kernel = found["KSD²"].removesuffix(" kernel").rsplit(", ", 1)
+    runs = [one for one in found["runs differ"].split("; ") if one != "no other run came near"]
+    return FitDiagnostics(
+        *_read("# ± #", found["ELBO"]),
+        *_read("# ± #", found["log evidence"]),
+        pareto_khat=khat,
+        pareto_khat_limit=limit,
+        wide_pareto_khat=wide_khat,
+        effective_share=_read("# of the weights", found["effective share"])[0],
+        weights_difference=_difference(weights),
+        hmc_difference=_difference(hmc),
+        hmc_memory=memory,
+        run_differences=tuple(_difference(_read(_DIFFERENCE, one)) for one in runs),
+        ksd=Discrepancy(*_read("# (# to #), p = #", ksd), kernel=kernel),
+        num_weights=int(num_weights),
+        num_mixing=int(num_mixing),
+        widening=widening,
+    )
+
+
+def _difference(numbers: list[float]) -> SampleDifference:
+    *moved, lower, upper = numbers
+    return SampleDifference(*moved, lower / 100, upper / 100)
+
+
+def _not_finite(words: str) -> NotFinite:
+    """The coordinates are the first eight: the words held no more."""
+    found = _NOT_FINITE.fullmatch(words)
+    if found is None:
+        raise ValueError(f"cannot read {words!r}")
+    where = [one for one in (found["where"] or "").split(", ") if one not in ("", "…")]
+    coordinates = tuple(int(one) if one.isdecimal() else one for one in where)
+    share = float("nan") if found["share"] is None else float(found["share"]) / 100
+    return NotFinite(int(found["step"].replace(",", "")), found["quantity"], coordinates, share)
+
+
+def _read(template: str, words: str) -> list[float]:
+    """The numbers that stand in the words where the template has a #."""
+    found = re.fullmatch(re.escape(template).replace(r"\#", _NUMBER), words)
+    if found is None:
+        raise ValueError(f"cannot read {words!r}")
+    return [float(one.replace(",", "")) for one in found.groups()]
+
+
+def _float(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
