@@ -30,6 +30,14 @@ def as_single_key(key: Any, name: str = "key") -> PRNGKeyArray:
     return key
 
 
+def as_keys(key: Any) -> PRNGKeyArray:
+    """One key, or a flat batch of keys."""
+    key = as_key(key)
+    if key.ndim > 1 or key.size == 0:
+        raise ValueError(f"key must be one key or a flat batch of keys, got shape {key.shape}")
+    return key
+
+
 def as_count(value: Any, name: str, minimum: int = 1) -> int:
     """A whole number of at least `minimum`, and no larger than sizes of JAX's arrays, and its steps, can be."""
     count = as_seed(value, name, minimum)

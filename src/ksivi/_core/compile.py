@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .sharding import num_threads, on_every_device, whole
+from .sharding import num_threads, on_every_device, platform_of, tracing_for, whole
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -65,7 +65,7 @@ class _Program:
         return None if self.waits[executable] else compiled
 
 
-def jit(function: Function, briefly: bool = False) -> Function:
+def jit(function: Function, fast_compile: bool = False) -> Function:
     """`eqx.filter_jit` that forgets: arrays are traced, all else is static, and the eight last programs are kept.
 
     JAX keeps every program for as long as the process lives, those for a target that is gone among them. On a CPU
@@ -74,10 +74,13 @@ def jit(function: Function, briefly: bool = False) -> Function:
     """
 
     @functools.lru_cache(maxsize=_KEPT)
-    def program(tree: Any, static: tuple[Any, ...], kinds: Any, options: tuple, nested: bool) -> _Program:
+    def program(
+        tree: Any, static: tuple[Any, ...], kinds: Any, options: tuple, nested: bool, platform: str
+    ) -> _Program:
         def run(arrays: list[Array | None]) -> _Result:
             args, kwargs = _join(tree, arrays, static)
-            results, *rest = _split(function(*args, **kwargs))
+            with tracing_for(platform):
+                results, *rest = _split(function(*args, **kwargs))
             # Whatever the devices of a mesh share, what comes out is on all of them: every process can read it.
             return _Result(results if nested else jax.tree.map(whole, results), tuple(rest))
 
@@ -88,8 +91,9 @@ def jit(function: Function, briefly: bool = False) -> Function:
         arrays, tree, static = _split((args, kwargs))
         arrays = jax.tree.map(on_every_device, arrays)
         nested = _is_nested(arrays)
-        options = () if nested else _options(briefly)
-        return program(tree, static, _kinds(arrays, static), options, nested), arrays
+        where = platform_of(arrays)
+        options = () if nested else _options(fast_compile, where)
+        return program(tree, static, _kinds(arrays, static), options, nested, where), arrays
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -128,7 +132,7 @@ def one_shot(function: Function) -> Function:
 
     Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
     """
-    return jit(function, briefly=True)
+    return jit(function, fast_compile=True)
 
 
 def _is_nested(arrays: list[Array | None]) -> bool:
@@ -137,17 +141,20 @@ def _is_nested(arrays: list[Array | None]) -> bool:
 
 
 @functools.cache
-def _options(briefly: bool) -> tuple[tuple[str, Any], ...]:
-    if briefly and jax.default_backend() == "cpu":
+def _options(fast_compile: bool, platform: str) -> tuple[tuple[str, Any], ...]:
+    if fast_compile and platform == "cpu":
         return tuple((_IN_ORDER | _LITTLE).items())
-    sure, probed = {"cpu": (_IN_ORDER, _ON_ALL_CORES), "gpu": ({}, _IN_GRAPHS)}.get(jax.default_backend(), ({}, {}))
-    return tuple((sure | (probed if _is_known(probed) else {})).items())
+    sure, probed = {"cpu": (_IN_ORDER, _ON_ALL_CORES), "gpu": ({}, _IN_GRAPHS), "cuda": ({}, _IN_GRAPHS)}.get(
+        platform, ({}, {})
+    )
+    return tuple((sure | (probed if _is_known(probed, platform) else {})).items())
 
 
-def _is_known(options: dict[str, Any]) -> bool:
+def _is_known(options: dict[str, Any], platform: str) -> bool:
     """Whether this version of XLA has such options: those that are experimental come and go."""
     try:
-        jax.jit(lambda: 0, compiler_options=options).lower().compile()
+        with jax.default_device(jax.local_devices(backend=platform)[0]):
+            jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except (RuntimeError, ValueError):
         return False
     return True

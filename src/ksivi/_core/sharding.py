@@ -7,7 +7,7 @@ devices must tell each other, so that results are those of one device but for th
 import contextlib
 import contextvars
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeVar, get_args
 
 import equinox as eqx
@@ -21,7 +21,7 @@ Axis = Literal["seeds", "samples", "data"]
 Tree = TypeVar("Tree")
 
 _platform: contextvars.ContextVar[str | None] = contextvars.ContextVar("platform", default=None)
-"""Of the mesh that programs run on, which a program that is traced cannot see."""
+"""The platform of the mesh, or of the program being traced, which cannot see where its arrays are."""
 
 
 def as_mesh(mesh: Any) -> Mesh | None:
@@ -40,7 +40,8 @@ def require_threads(mesh: Mesh | None) -> Mesh | None:
 
     While the devices wait for one of them, they hold a thread each, and a decomposition waits for one more, for good.
     """
-    devices = 0 if mesh is None or jax.default_backend() != "cpu" else len(mesh.local_devices)
+    is_cpu = mesh is not None and mesh.devices.flat[0].platform == "cpu"
+    devices = len(mesh.local_devices) if mesh is not None and is_cpu else 0
     threads = num_threads()
     if devices >= max(2, threads):
         raise ValueError(
@@ -98,8 +99,26 @@ def num_threads() -> int:
     return int(given) if (given := os.environ.get("NPROC", "")).isdigit() and int(given) else cores
 
 
+def platform_of(arrays: Iterable[Any]) -> str:
+    """The platform of concrete arrays; where none of them is on a device, that of `platform`."""
+    for array in arrays:
+        if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.committed:
+            return next(iter(array.devices())).platform
+    return platform()
+
+
+@contextlib.contextmanager
+def tracing_for(platform: str) -> Iterator[None]:
+    """Within it, `platform` answers for a program whose arrays are on this platform."""
+    before = _platform.set(platform)
+    try:
+        yield
+    finally:
+        _platform.reset(before)
+
+
 def platform() -> str:
-    """Where programs run: on the mesh, on the user's default device, or on JAX's."""
+    """The one answer to "which device": that of the program being traced, of the mesh, or of the user's default."""
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     named = device if isinstance(device, str) else getattr(device, "platform", None)
     return _platform.get() or named or jax.default_backend()

@@ -16,7 +16,7 @@ from .._core.sharding import as_mesh, on, require_threads
 from ..families import SemiImplicit
 from ..results import Cost, Fit, FitDiagnostics, Posterior, Status, gathered
 from ..targets import Target, require_all_rows
-from ..training import Callback, Checkpoints, ProgressBar, as_checkpoints, divided, heeding_sigterm, wanted
+from ..training import Callback, Checkpoints, ProgressBar, as_checkpoints, divided, handle_sigterm, show_progress
 from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
@@ -94,9 +94,9 @@ def fit(
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
     checkpoints = as_checkpoints(checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s})
     require_callbacks(callbacks)
-    bar = ProgressBar("fit") if wanted(progress) else None
+    bar = ProgressBar("fit") if show_progress(progress) else None
     try:
-        with heeding_sigterm(checkpoint is not None), on(require_threads(as_mesh(mesh))):
+        with handle_sigterm(checkpoint is not None), on(require_threads(as_mesh(mesh))):
             fit = _fit(key, divided(target), earlier, refine, recipe, budget, bar, callbacks, checkpoints)
         return gathered(fit)
     finally:

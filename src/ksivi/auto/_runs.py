@@ -16,7 +16,17 @@ from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..results import Fit
 from ..targets import Target
-from ..training import Callback, Checkpoints, Chunk, Run
+from ..training import (
+    Callback,
+    Checkpoints,
+    Chunk,
+    Host,
+    Progress,
+    Training,
+    fits_of,
+    new_training,
+    restored,
+)
 from ._recipe import Recipe, optimizer
 from ._start import Start
 from ._stopping import cooling_rates, has_settled
@@ -61,31 +71,60 @@ def train_runs(
     - `callbacks`: are called after every chunk.
     - `checkpoints`: where the training goes on from, and leaves snapshots.
     """
-    objective, rate = recipe.objective(target.dim), recipe.learning_rate
-    run = _new_run(key, target, families, objective, rate, checkpoints)
-    chunk = min(recipe.chunk, -(-recipe.max_steps // 3))
-    # A run from a checkpoint is ahead of `step`: it is led through what it has done by what it recorded then.
-    step, ending, most, slowest = 0, "steps", recipe.max_steps * 2 // 3, 0.0
-    most = run.memo.get("cooling_from", most)
-    while ending == "steps" and _can_go_on(run, step) and step + chunk <= most:
-        began, is_compiled = time.perf_counter(), step > 0
-        if is_compiled and deadline - began < slowest * (1 + _num_cooling(step + chunk, chunk)):
-            ending = "time"
-            break
-        step += chunk
-        _advance(run, step, chunk, rate, _expecting(callbacks, recipe.max_steps))
-        slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
-        ending = "settled" if _has_settled(run, step, fewest_steps) else "steps"
-    ending = run.memo.get("ending", ending)
-    if _can_go_on(run, step):  # whom the user has ended goes on at the full rate when it is resumed
-        run.memo |= {"ending": ending, "cooling_from": step}
-    num_cooling = _num_cooling(step, chunk)
-    callbacks = _expecting(callbacks, step + num_cooling * chunk)
-    for rate in cooling_rates(recipe.learning_rate, num_cooling):
-        step += chunk
-        _advance(run, step, chunk, rate, callbacks)
-    run.save()
-    return sorted(run.fits(), key=final_bound), ending
+    training, progress = _new_training(key, target, families, recipe.objective(target.dim), recipe.learning_rate)
+    made_of = training.made_of(_keys(key, families), target, training.setup.objective, progress.rate, None)
+    progress, save = restored(checkpoints, progress, made_of)
+    schedule = Schedule(recipe, fewest_steps, deadline)
+    progress, ending = schedule.train(Host(training, save), progress, callbacks)
+    save(progress, None)
+    return sorted(fits_of(training, progress), key=final_bound), ending
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """Chunks at the full learning rate until the bound has settled, then cooling.
+
+    A run from a checkpoint is ahead of `step`. What it recorded leads it through the decisions that it has made.
+    """
+
+    recipe: Recipe
+    fewest_steps: int
+    deadline: float
+
+    @property
+    def chunk(self) -> int:
+        return min(self.recipe.chunk, -(-self.recipe.max_steps // 3))
+
+    def train(self, host: Host, progress: Progress, callbacks: Sequence[Callback]) -> tuple[Progress, Ending]:
+        progress, step, ending = self._at_full_rate(host, progress, _expecting(callbacks, self.recipe.max_steps))
+        ending = progress.memo.get("ending", ending)
+        if _can_go_on(progress, step):  # a run that the user ended goes on at the full rate when it is resumed
+            progress = progress.replace(memo=progress.memo | {"ending": ending, "cooling_from": step})
+        return self._cooled(host, progress, step, callbacks), ending
+
+    def _at_full_rate(
+        self, host: Host, progress: Progress, callbacks: Sequence[Callback]
+    ) -> tuple[Progress, int, Ending]:
+        chunk, rate, slowest = self.chunk, self.recipe.learning_rate, 0.0
+        step, ending = 0, "steps"
+        most = progress.memo.get("cooling_from", self.recipe.max_steps * 2 // 3)
+        while ending == "steps" and _can_go_on(progress, step) and step + chunk <= most:
+            began, is_compiled = time.perf_counter(), step > 0
+            if is_compiled and self.deadline - began < slowest * (1 + _num_cooling(step + chunk, chunk)):
+                return progress, step, "time"
+            step += chunk
+            progress = _advanced(host, progress, step, chunk, rate, callbacks)
+            slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
+            ending = "settled" if _has_settled(progress, step, self.fewest_steps) else "steps"
+        return progress, step, ending  # type: ignore[return-value]
+
+    def _cooled(self, host: Host, progress: Progress, step: int, callbacks: Sequence[Callback]) -> Progress:
+        num_cooling = _num_cooling(step, self.chunk)
+        callbacks = _expecting(callbacks, step + num_cooling * self.chunk)
+        for rate in cooling_rates(self.recipe.learning_rate, num_cooling):
+            step += self.chunk
+            progress = _advanced(host, progress, step, self.chunk, rate, callbacks)
+        return progress
 
 
 def final_bound(fit: Fit) -> float:
@@ -94,11 +133,11 @@ def final_bound(fit: Fit) -> float:
     return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.nanmean(losses))
 
 
-def _has_settled(run: Run, step: int, fewest_steps: int) -> bool:
-    healthy = [i for i, trouble in enumerate(run.troubles) if trouble is None or trouble.step >= step]
-    if not healthy or not _can_go_on(run, step):
+def _has_settled(progress: Progress, step: int, fewest_steps: int) -> bool:
+    healthy = [i for i, trouble in enumerate(progress.troubles) if trouble is None or trouble.step >= step]
+    if not healthy or not _can_go_on(progress, step):
         return False
-    return has_settled(np.concatenate(run.records["bound"], axis=1)[healthy, :step], fewest_steps)
+    return has_settled(progress.recorded("bound")[healthy, :step], fewest_steps)
 
 
 def _num_cooling(step: int, chunk: int) -> int:
@@ -114,41 +153,41 @@ def _cooled(
     rate: float,
     num_steps: int,
 ) -> list[Fit]:
-    """Runs of so many steps, with a rate that falls to 0 in ten stages. Ctrl-C goes through."""
-    run = _new_run(key, target, families, objective, rate)
-    chunk = -(-num_steps // 10)
+    """Runs of so many steps, with a rate that falls to 0 in ten stages. Ctrl-C is passed on."""
+    training, progress = _new_training(key, target, families, objective, rate)
+    host, chunk = Host(training), -(-num_steps // 10)
     for i, one in enumerate(cooling_rates(rate, -(-num_steps // chunk))):
-        _advance(run, (i + 1) * chunk, chunk, one)
-    fits = run.fits()
-    if any(fit.status.kind == "interrupted" for fit in fits):
+        progress = _advanced(host, progress, (i + 1) * chunk, chunk, one)
+    if progress.ending is not None:
         raise KeyboardInterrupt
-    return fits
+    return fits_of(training, progress)
 
 
-def _new_run(
-    key: PRNGKeyArray,
-    target: Target,
-    families: list[SemiImplicit],
-    objective: AbstractObjective,
-    rate: float,
-    checkpoints: Checkpoints | None = None,
-) -> Run:
-    keys, options = jax.random.split(key, len(families)), {"briefly": True, "forgiving": True}
-    rates = (jnp.asarray(rate), None, None)
-    return Run(keys, target, families, objective, optimizer, *rates, **options, checkpoints=checkpoints)
+def _new_training(
+    key: PRNGKeyArray, target: Target, families: list[SemiImplicit], objective: AbstractObjective, rate: float
+) -> tuple[Training, Progress]:
+    options = {"fast_compile": True, "skip_nonfinite": True}
+    return new_training(_keys(key, families), target, families, objective, optimizer, jnp.asarray(rate), **options)
 
 
-def _advance(run: Run, until: int, chunk: int, rate: float, callbacks: Sequence[Callback] = ()) -> None:
-    """Up to this step at this rate, unless the run is past it, or the user or trouble has ended it."""
-    if run.step <= until and _can_go_on(run, run.step):
-        run.go_on(rate)
-        run.until(until, chunk, callbacks)
+def _keys(key: PRNGKeyArray, families: list[SemiImplicit]) -> PRNGKeyArray:
+    return jax.random.split(key, len(families))
 
 
-def _can_go_on(run: Run, step: int) -> bool:
+def _advanced(
+    host: Host, progress: Progress, until: int, chunk: int, rate: float, callbacks: Sequence[Callback] = ()
+) -> Progress:
+    """Up to this step at this rate, unless the runs are past it, or the user or trouble has ended them."""
+    if progress.step > until or not _can_go_on(progress, progress.step):
+        return progress
+    at_rate = progress.at_rate(jnp.asarray(rate, jnp.result_type(float)))
+    return host.until(at_rate, until, chunk, callbacks)
+
+
+def _can_go_on(progress: Progress, step: int) -> bool:
     """Whether any run was well at this step, and nobody has ended them."""
-    well = any(trouble is None or trouble.step >= step for trouble in run.troubles)
-    return well and (run.ending is None or run.ending.kind == "step limit")
+    well = any(trouble is None or trouble.step >= step for trouble in progress.troubles)
+    return well and progress.ending is None
 
 
 def _expecting(callbacks: Sequence[Callback], num_steps: int) -> list[Callback]:

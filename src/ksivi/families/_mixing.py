@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._core import archive
 from .._core.checks import as_count, as_positive, blaming
-from .._core.normals import normal
+from .._core.normals import Normal
 
 
 class AbstractMixing(eqx.Module):
@@ -25,21 +25,31 @@ class AbstractMixing(eqx.Module):
     def log_prob(self, z: Float[Array, " k"]) -> Scalar:
         """log q(z); refuses (`ValueError`) where it is not known."""
 
+    def with_normals(self, normal: Normal) -> "AbstractMixing":
+        """The same distribution, drawn from standard normals that `normal` makes, if it uses any."""
+        return self
+
 
 @archive.register
 class GaussianMixing(AbstractMixing):
     """z ~ N(0, I), the paper's choice."""
 
     dim: int = eqx.field(static=True)
+    normal: Normal = eqx.field(
+        static=True, default=jax.random.normal, repr=False, metadata={"saved": False}
+    )
 
     def __check_init__(self):
         as_count(self.dim, "mixing_dim", minimum=0)
 
     def sample(self, key, n, dtype=float):
-        return normal(key, (n, self.dim), dtype)
+        return self.normal(key, (n, self.dim), dtype)
 
     def log_prob(self, z):
         return -0.5 * jnp.sum(z**2 + jnp.log(2 * jnp.pi))
+
+    def with_normals(self, normal):
+        return GaussianMixing(self.dim, normal)
 
 
 class SampledMixing(AbstractMixing):
@@ -59,7 +69,9 @@ class SampledMixing(AbstractMixing):
         with blaming("sampler"):
             z = jax.eval_shape(lambda key: jnp.asarray(self.sampler(key)), jax.random.key(0))
         if z.ndim != 1 or not jnp.issubdtype(z.dtype, jnp.floating):
-            raise ValueError(f"sampler must return one floating vector, got shape {z.shape} and dtype {z.dtype}")
+            raise ValueError(
+                f"sampler must return one floating vector, got shape {z.shape} and dtype {z.dtype}"
+            )
 
     def sample(self, key, n, dtype=float):
         return jax.vmap(self.sampler)(jax.random.split(key, n)).astype(dtype)
@@ -90,9 +102,15 @@ class WideMixing(AbstractMixing):
 
     def sample(self, key, n, dtype=float):
         # At scale 1 these are the draws of the base.
-        z, is_wide = self.base.sample(key, n, dtype), jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5, (n, 1))
+        z, is_wide = (
+            self.base.sample(key, n, dtype),
+            jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5, (n, 1)),
+        )
         return jnp.where(is_wide, self.scale.astype(dtype), 1) * z
 
     def log_prob(self, z):
         wide = self.base.log_prob(z / self.scale) - len(z) * jnp.log(self.scale)
         return jnp.logaddexp(self.base.log_prob(z), wide) - jnp.log(2.0)
+
+    def with_normals(self, normal):
+        return WideMixing(self.base.with_normals(normal), self.scale)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from .._core.sharding import whole
+from .._core.sharding import platform, whole
 
 TILE: int | None = None
 """Pairs that are held at once; unless given, as many as keep the device busy."""
@@ -19,7 +19,9 @@ Pairwise = Callable[[Float[Array, "n d"], Float[Array, "m d"]], Float[Array, "n 
 Part = Callable[[PyTree, PyTree], Scalar]
 
 
-def fold_rows(step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree, num_columns: int) -> Carry:
+def fold_rows(
+    step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree, num_columns: int
+) -> Carry:
     """Folds `step(carry, block of rows)` over blocks of at most a tile of pairs.
 
     A block's pairs are recomputed, not stored, when the fold is differentiated. What fits in one tile is one call.
@@ -68,7 +70,9 @@ def _sum_and_differentiate(
 
 
 @_sum_blocks.def_bwd
-def _scale_gradient(gradient: PyTree, by: Scalar, perturbed: PyTree, varying: PyTree, part: Part) -> PyTree:
+def _scale_gradient(
+    gradient: PyTree, by: Scalar, perturbed: PyTree, varying: PyTree, part: Part
+) -> PyTree:
     return jax.tree.map(lambda g: by * g, gradient)
 
 
@@ -89,7 +93,9 @@ def _blocks(rows: PyTree, num_columns: int) -> tuple[PyTree | None, PyTree | Non
     if block == num_rows:
         return None, rows
     # Every block takes rows from everywhere, so that devices which each hold some rows all have work in each.
-    blocks = jax.tree.map(lambda a: a[:in_blocks].reshape(block, -1, *a.shape[1:]).swapaxes(0, 1), rows)
+    blocks = jax.tree.map(
+        lambda a: a[:in_blocks].reshape(block, -1, *a.shape[1:]).swapaxes(0, 1), rows
+    )
     return blocks, jax.tree.map(lambda a: a[in_blocks:], rows) if in_blocks < num_rows else None
 
 
@@ -102,13 +108,15 @@ def _block_sizes(rows: PyTree, num_columns: int) -> tuple[int, int, int]:
 
 def _tile() -> int:
     """16 MiB of single precision on a CPU, near its caches; on a GPU 256, for products that fill it."""
-    return 2**22 if jax.default_backend() == "cpu" else 2**26
+    return 2**22 if platform() == "cpu" else 2**26
 
 
 def num_pairs(n: int, m: int, group: int) -> int:
     """Pairs that count: all n m between two samples, n (n − group) within one."""
     if group and (n != m or n % group):
-        raise ValueError(f"group must divide one sample paired with itself, got group {group} for {n} and {m} points")
+        raise ValueError(
+            f"group must divide one sample paired with itself, got group {group} for {n} and {m} points"
+        )
     return n * (m - group)
 
 

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
 
+from .._core.sharding import platform
+
 Keys = Int[Array, "..."]
 Count = Callable[[Int[Array, " t"]], Int[Array, " t"]]
 
@@ -30,12 +32,16 @@ def count_below(keys: Int[Array, "n m"], thresholds: Int[Array, " t"]) -> Int[Ar
     """How many keys lie below each of some integers."""
     below = keys[None] < thresholds[:, None, None]
     by_column = jnp.sum(below, axis=1, dtype=jnp.uint32)
-    if jax.default_backend() == "cpu":  # sums down the columns are vectorised, unless made one with the sum along them
+    if (
+        platform() == "cpu"
+    ):  # sums down the columns are vectorised, unless made one with the sum along them
         by_column = lax.optimization_barrier(by_column)
     return jnp.sum(by_column, axis=1, dtype=jnp.uint32)
 
 
-def rank_threshold(count_below: Count, lowest: Scalar, highest: Scalar, rank: int, size: int) -> Scalar:
+def rank_threshold(
+    count_below: Count, lowest: Scalar, highest: Scalar, rank: int, size: int
+) -> Scalar:
     """An integer such that the smallest key not below it has the given (0-based) rank; there may be equal ones.
 
     **Arguments:**
@@ -44,7 +50,7 @@ def rank_threshold(count_below: Count, lowest: Scalar, highest: Scalar, rank: in
     - `lowest`, `highest`: the smallest and the largest key.
     - `rank`, `size`: the rank that is wanted, of how many keys.
     """
-    if jax.default_backend() == "cpu" or size > _DIGITS_UP_TO:
+    if platform() == "cpu" or size > _DIGITS_UP_TO:
         return by_interpolation(lambda at: count_below(at[None])[0], lowest, highest, rank, size)
     return _by_digits(count_below, lowest.dtype, rank, size)
 
@@ -84,7 +90,14 @@ def by_interpolation(
         below = jnp.where(low, (rank - count).astype(real), s.below * halve)
         above = jnp.where(low, s.above * halve, (count - rank).astype(real))
         low_moved = low.astype(jnp.int32)
-        return _Search(jnp.where(low, at, s.low), jnp.where(low, s.high, at), below, above, low_moved, s.passes + 1)
+        return _Search(
+            jnp.where(low, at, s.low),
+            jnp.where(low, s.high, at),
+            below,
+            above,
+            low_moved,
+            s.passes + 1,
+        )
 
     none = jnp.zeros((), jnp.int32)
     start = _Search(lowest, highest + 1, number(rank), number(size - rank), none, none)

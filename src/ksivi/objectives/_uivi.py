@@ -9,7 +9,6 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.checks import as_count, as_positive
-from .._core.normals import normal
 from ..families import SemiImplicit
 from ._objective import AbstractObjective
 from ._records import Schedule, anneal, as_schedule, record
@@ -92,12 +91,16 @@ class UIVI(AbstractObjective):
 
     def init(self, key: PRNGKeyArray, target, family: SemiImplicit) -> Chains:
         if family.layer is not None:
-            raise ValueError("UIVI runs chains on q(z|x) of a family without an affine layer, and this one has one")
+            raise ValueError(
+                "UIVI runs chains on q(z|x) of a family without an affine layer, and this one has one"
+            )
         z = family.mixing.sample(key, 1, family.dtype)[0]
         try:
             eqx.filter_eval_shape(family.mixing.log_prob, z)
         except ValueError as error:
-            raise ValueError(f"UIVI runs chains on q(z|x) and needs the density of the mixing: {error}") from error
+            raise ValueError(
+                f"UIVI runs chains on q(z|x) and needs the density of the mixing: {error}"
+            ) from error
         score = jnp.zeros((self.num_samples, family.dim), family.dtype)
         return Chains(self.step_size.astype(family.dtype), score)
 
@@ -105,7 +108,7 @@ class UIVI(AbstractObjective):
         noise_key, momentum_key, level_key, rows_key = jax.random.split(key, 4)
         z, xi = family.noise(noise_key, self.num_samples)
         transitions = self.num_burn_in + self.num_kept
-        momenta = normal(momentum_key, (transitions, *z.shape), z.dtype)
+        momenta = family.normal(momentum_key, (transitions, *z.shape), z.dtype)
         levels = jax.random.uniform(level_key, momenta.shape[:2], z.dtype)
         return Draws(z, xi, momenta, levels, target.draw_rows(rows_key))
 
@@ -120,13 +123,20 @@ class UIVI(AbstractObjective):
             index, momenta, levels = inputs
             positions, acceptance = move(family, x, positions, momenta, levels, step_size)
             burning = index < self.num_burn_in
-            factor = 1 + _ADAPTATION_RATE * (jnp.mean(acceptance) - _TARGET_ACCEPTANCE) / _TARGET_ACCEPTANCE
+            factor = (
+                1
+                + _ADAPTATION_RATE
+                * (jnp.mean(acceptance) - _TARGET_ACCEPTANCE)
+                / _TARGET_ACCEPTANCE
+            )
             score = jax.vmap(family.conditional.score)(x, positions.z)
             step_size = jnp.where(burning, step_size * factor, step_size)
             return (positions, step_size, jnp.where(burning, total, total + score)), None
 
         inputs = (jnp.arange(len(draws.levels)), draws.momenta, draws.levels)
-        (_, step_size, total), _ = lax.scan(transition, (positions, state.step_size, jnp.zeros_like(x)), inputs)
+        (_, step_size, total), _ = lax.scan(
+            transition, (positions, state.step_size, jnp.zeros_like(x)), inputs
+        )
         return Chains(step_size, total / self.num_kept)
 
     def loss(self, family, state, draws, target, step):
@@ -164,7 +174,9 @@ class UIVI(AbstractObjective):
         gain = end.log_density - start.log_density - 0.5 * (jnp.sum(p**2) - jnp.sum(momentum**2))
         # A trajectory that left the floats is never accepted.
         acceptance = jnp.where(jnp.isnan(gain), 0, jnp.exp(jnp.minimum(gain, 0)))
-        return jax.tree.map(lambda a, b: jnp.where(level < acceptance, a, b), end, start), acceptance
+        return jax.tree.map(
+            lambda a, b: jnp.where(level < acceptance, a, b), end, start
+        ), acceptance
 
 
 def _at(family: SemiImplicit, x: Float[Array, " d"], z: Float[Array, " k"]) -> Position:

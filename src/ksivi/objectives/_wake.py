@@ -9,7 +9,6 @@ from jax import lax
 from jaxtyping import Array, Float, Scalar
 
 from .._core.checks import as_count, as_positive
-from .._core.normals import normal
 from .._core.numerics import log_mean_exp, truncated_weights
 from ..families import SemiImplicit, WideMixing
 from ._objective import AbstractObjective
@@ -68,7 +67,7 @@ class Wake(AbstractObjective):
         z_key, xi_key, mixing_key = jax.random.split(key, 3)
         wide = WideMixing(family.mixing, self.scale)
         z = wide.sample(z_key, self.num_samples, family.dtype)
-        xi = normal(xi_key, (self.num_samples, family.dim), family.dtype)
+        xi = family.normal(xi_key, (self.num_samples, family.dim), family.dtype)
         others = wide.sample(mixing_key, self.num_mixing, family.dtype)
         return Draws(z, xi, others)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray, PyTree
 
 from ..objectives import AbstractObjective
-from ..targets import Target, feed_of
+from ..targets import Target
 
 _FED_BYTES = 2**26
 """Of the rows of one chunk: so much is on the device, and as much again is being read."""
@@ -24,7 +24,7 @@ class Feeder:
     def __init__(self, key: PRNGKeyArray, target: Target, objective: AbstractObjective):
         first = key if key.ndim == 0 else key[0]
         self.seed = int(jax.random.bits(jax.random.fold_in(first, 2**32 - 1)))
-        self.source = feed_of(target).source  # type: ignore[union-attr]
+        self.source = target.host_rows
         self.rows_a_step = target.density.batch_size * objective.num_minibatches  # type: ignore[attr-defined]
         self._reader = ThreadPoolExecutor(max_workers=1)
         self._ahead: dict[tuple[int, int], Future] = {}

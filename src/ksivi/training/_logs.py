@@ -4,10 +4,9 @@ import atexit
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ._callbacks import Chunk
+from ._callbacks import Chunk
 
 
 class JSONLines:
@@ -27,7 +26,7 @@ class JSONLines:
         except OSError as error:
             raise ValueError(f"path must be a file that can be written, got {path}: {error.strerror}") from error
 
-    def __call__(self, chunk: "Chunk") -> None:
+    def __call__(self, chunk: Chunk) -> None:
         with self.path.open("a") as file:
             file.write(json.dumps(_numbers(chunk)) + "\n")
 
@@ -43,7 +42,7 @@ class TensorBoard:
         self._writer: Any = SummaryWriter(str(folder), flush_secs=1)
         atexit.register(self.close)
 
-    def __call__(self, chunk: "Chunk") -> None:
+    def __call__(self, chunk: Chunk) -> None:
         numbers = _numbers(chunk)
         for name in ("loss", "steps_per_second"):
             if numbers[name] is not None:
@@ -54,7 +53,7 @@ class TensorBoard:
         self._writer.close()
 
 
-def _numbers(chunk: "Chunk") -> dict[str, Any]:
+def _numbers(chunk: Chunk) -> dict[str, Any]:
     loss = chunk.loss if chunk.loss == chunk.loss else None  # NaN is not JSON
     rest = {"seconds": round(chunk.seconds, 3), "steps_per_second": round(chunk.steps_per_second, 3)}
     return {"step": chunk.step, "num_steps": chunk.num_steps, "loss": loss, **rest}

@@ -1,51 +1,60 @@
-"""What a run ends in: the fit of each of its members, with its status, history and diagnostics."""
+"""What training ends in: a `Fit` for each run, with its status, history and diagnostics."""
 
-from typing import TYPE_CHECKING, Any
+import time
 
 import numpy as np
 
-from ..results import Cost, Fit, Status
-
-if TYPE_CHECKING:
-    from ._host import Run
+from ..results import Cost, Fit, Status, TrainDiagnostics
+from ._host import Progress
+from ._training import Training
 
 _TAIL = 100
-"""Steps at the end, of which the Stein ratio is the mean."""
+"""Steps at the end, over which the Stein ratio is averaged."""
 
 
-def fit_of(run: "Run", i: int, seconds: float) -> Fit:
-    """The i-th member of a run, up to its last step or to the one that went wrong."""
-    trouble = run.troubles[i]
-    last = run.step if trouble is None else min(run.step, trouble.step)
-    history, steps = _history_of(run, i, last), last - run.first
-    cost = Cost(seconds, steps, steps * run.problem.objective.score_evals)
-    status, diagnostics = _status_of(run, i, history), _diagnostics_of(run, i, history)
-    return Fit(run.posterior(i), status, False, diagnostics, history, cost, run.pick(run.state, i))
+def fits_of(training: Training, progress: Progress) -> list[Fit]:
+    """The fit of every run, up to its last step or to the step that went wrong."""
+    seconds = time.perf_counter() - progress.started
+    return [_fit_of(training, progress, i, seconds) for i in range(len(progress.troubles))]
 
 
-def _history_of(run: "Run", i: int, last: int) -> dict[str, np.ndarray]:
-    empty = np.zeros((run.num_runs, 0))
-    records = {name: np.concatenate([empty, *chunks], axis=1)[i] for name, chunks in run.records.items()}
-    history = {name: values[: last - run.first].astype(float) for name, values in records.items()}
-    return {"step": np.arange(run.first, last), **history}
+def raise_if_diverged(fits: list[Fit], throw: bool) -> None:
+    """Raises `RuntimeError` for the first run that diverged, if the user asked for it."""
+    for fit in fits:
+        if throw and fit.status.kind == "diverged":
+            raise RuntimeError(str(fit.status))
 
 
-def _diagnostics_of(run: "Run", i: int, history: dict[str, np.ndarray]) -> dict[str, Any]:
+def _fit_of(training: Training, progress: Progress, i: int, seconds: float) -> Fit:
+    trouble = progress.troubles[i]
+    last = progress.step if trouble is None else min(progress.step, trouble.step)
+    history, steps = _history_of(progress, i, last), last - progress.first
+    cost = Cost(seconds, steps, steps * training.setup.objective.score_evals)
+    state = training.pick(progress.state, i)
+    status = _status_of(progress, i, int(state.step), history)
+    diagnostics = _diagnostics_of(training, progress, i, history)
+    return Fit(training.posterior(progress, i), status, False, diagnostics, history, cost, state)
+
+
+def _history_of(progress: Progress, i: int, last: int) -> dict[str, np.ndarray]:
+    names = progress.records[0] if progress.records else ("loss", "stein_ratio")
+    history = {name: progress.recorded(name)[i, : last - progress.first].astype(float) for name in names}
+    return {"step": np.arange(progress.first, last), **history}
+
+
+def _diagnostics_of(training: Training, progress: Progress, i: int, history: dict[str, np.ndarray]) -> TrainDiagnostics:
     tail = history["stein_ratio"][-_TAIL:]
     tail = tail[np.isfinite(tail)]
-    found: dict[str, Any] = {"stein ratio": float(np.mean(tail)) if tail.size else float("nan")}
-    if run.problem.forgiving and (skipped := int(np.sum(~np.isfinite(history["loss"])))):
-        found["skipped steps"] = skipped
-    if i in run.seen:
-        found["not finite"] = run.seen[i]
-    return found
+    ratio = float(np.mean(tail)) if tail.size else float("nan")
+    skipped = int(np.sum(~np.isfinite(history["loss"]))) if training.skips_nonfinite else 0
+    return TrainDiagnostics(ratio, skipped, progress.not_finite.get(i))
 
 
-def _status_of(run: "Run", i: int, history: dict[str, np.ndarray]) -> Status:
-    trouble, ending = run.troubles[i], run.ending
+def _status_of(progress: Progress, i: int, step: int, history: dict[str, np.ndarray]) -> Status:
+    trouble = progress.troubles[i]
     if trouble is not None:
-        return trouble.status(int(run.pick(run.state, i).step))
-    assert ending is not None
+        return trouble.status(step)
+    ending = progress.ending or Status("step limit", f"ran all {progress.step:,} steps")
     beta = history.get("inverse_temperature", np.ones(1))[-1:]
     if np.all(beta >= 1):
         return ending

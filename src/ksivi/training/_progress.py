@@ -1,18 +1,16 @@
 """A progress bar between chunks."""
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._core.checks import as_flag
-
-if TYPE_CHECKING:
-    from ._callbacks import Chunk
+from ._callbacks import Chunk
 
 
 class ProgressBar:
     """A callback that draws steps, loss, speed and time left with rich, on stderr.
 
-    A bar `beside` another is on its display: what runs at once would otherwise write over each other.
+    A bar `beside` another one shares its display. Two displays would overwrite each other.
     """
 
     def __init__(self, description: str = "training", beside: "ProgressBar | None" = None):
@@ -21,12 +19,12 @@ class ProgressBar:
         self._task: Any = None
 
     def stage(self, description: str) -> None:
-        """Names what is being done; there need not be steps in it."""
+        """Names the current stage, which need not have steps."""
         self._description = description
         self._start(None)
         self._display.update(self._task, description=description)
 
-    def __call__(self, chunk: "Chunk") -> None:
+    def __call__(self, chunk: Chunk) -> None:
         self._start(chunk.num_steps)
         loss, speed = f"{chunk.loss:.4g}", f"{chunk.steps_per_second:,.0f}"
         self._display.update(self._task, completed=chunk.step, total=chunk.num_steps, loss=loss, speed=speed)
@@ -56,8 +54,8 @@ def _display() -> Any:
     )
 
 
-def wanted(progress: bool | None) -> bool:
-    """Whether to draw: as asked, or else when a person is looking and rich is there."""
+def show_progress(progress: bool | None) -> bool:
+    """Whether to draw a progress bar: as asked, or else if stderr is a terminal and rich is installed."""
     if progress is not None:
         return as_flag(progress, "progress")
     if not sys.stderr.isatty():

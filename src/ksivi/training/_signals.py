@@ -1,4 +1,4 @@
-"""SIGTERM, with which clusters and containers announce that they will kill a process."""
+"""SIGTERM, which clusters and containers send before they kill a process."""
 
 import contextlib
 import signal
@@ -9,13 +9,13 @@ _EXIT = 128 + signal.SIGTERM
 
 
 class Terminated(BaseException):
-    """SIGTERM came. Not a KeyboardInterrupt, after which callers may go on."""
+    """SIGTERM came. It is no KeyboardInterrupt, since callers may go on after one."""
 
 
 @contextlib.contextmanager
-def heeding_sigterm(heed: bool = True) -> Iterator[None]:
-    """Within it SIGTERM ends the work as Ctrl-C does, and then the process, with exit code 143."""
-    if not heed or threading.current_thread() is not threading.main_thread():
+def handle_sigterm(enabled: bool = True) -> Iterator[None]:
+    """Within it, SIGTERM ends the work as Ctrl-C does, and then ends the process with exit code 143."""
+    if not enabled or threading.current_thread() is not threading.main_thread():
         yield
         return
 

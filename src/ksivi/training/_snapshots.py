@@ -1,67 +1,80 @@
-"""A run to and from a snapshot: what the host and the next step need, and what was recorded."""
+"""Progress to and from a snapshot on disk: what the host and the next step need, and what was recorded."""
 
 import dataclasses
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import PyTree
 
-from ._autopsy import NotFinite
-from ._checkpoints import Snapshot, arrays_of, tree_like
-from ._step import TrainState
+from ..results import NotFinite
+from ._checkpoints import Checkpoints, Snapshot, arrays_of, digest, tree_like
+from ._host import Progress
 from ._trouble import Trouble
 
-if TYPE_CHECKING:
-    from ._host import Run
-
-_RECORDS = "records."
+_RECORDS, _KEPT = "records.", "kept"
 
 
-class Progress(NamedTuple):
-    """How far a run is at the end of a chunk: kept as one, so that an interrupt finds all of it or none."""
+def restored(
+    checkpoints: Checkpoints | None, progress: Progress, made_of: dict[str, Any]
+) -> tuple[Progress, Callable[[Progress, Progress | None], None]]:
+    """The progress of the last good snapshot, if there is one, and what writes the next snapshots.
 
-    state: TrainState
-    anchor: TrainState
-    anchor_rate: Array | None
-    step: int
-    limits: list[int]
-    troubles: tuple[Trouble | None, ...]
-    num_chunks: int
+    **Arguments:**
+
+    - `progress`: the start of the run, which is made anew by the same call.
+    - `made_of`: what the run is made of. A folder with snapshots of another run is refused.
+    """
+    if checkpoints is None:
+        return progress, lambda progress, before: None
+    identity = {name: digest(part) for name, part in (made_of | checkpoints.also).items()}
+    snapshot = checkpoints.latest(identity)
+
+    def save(progress: Progress, before: Progress | None) -> None:
+        if before is None or checkpoints.is_due(before.step, progress.step):
+            checkpoints.write(snapshot_of(progress, identity))
+
+    return progress if snapshot is None else progress_of(snapshot, progress), save
 
 
-def progress_of(run: "Run") -> Progress:
-    rate, troubles, chunks = run.anchor_problem.learning_rate, tuple(run.troubles), len(run.records["loss"])
-    return Progress(run.state, run.anchor, rate, run.step, run.limits.tolist(), troubles, chunks)
-
-
-def snapshot_of(run: "Run", mark: Progress) -> Snapshot:
-    """The run as it was at the mark."""
-    arrays = arrays_of((mark.state, mark.anchor, mark.anchor_rate), "state")
-    if mark.num_chunks:
-        done = {name: chunks[: mark.num_chunks] for name, chunks in run.records.items()}
-        arrays |= {_RECORDS + name: np.concatenate(chunks, axis=1) for name, chunks in done.items()}
+def snapshot_of(progress: Progress, identity: dict[str, str]) -> Snapshot:
+    arrays = arrays_of((progress.state, progress.earlier, progress.earlier_rate), "state")
+    if progress.records:
+        arrays |= {_RECORDS + name: progress.recorded(name) for name in progress.records[0]}
+    if progress.kept:
+        arrays[_KEPT] = np.concatenate(progress.kept, axis=1)
     facts = {
-        "first": run.first,
-        "seconds": time.perf_counter() - run.started,
-        "limits": mark.limits,
-        "troubles": [None if one is None else dataclasses.asdict(one) for one in mark.troubles],
-        "seen": {i: dataclasses.asdict(one) for i, one in run.seen.items()},
-        "memo": dict(run.memo),
+        "first": progress.first,
+        "seconds": time.perf_counter() - progress.started,
+        "limits": progress.limits.tolist(),
+        "troubles": [None if one is None else dataclasses.asdict(one) for one in progress.troubles],
+        "seen": {i: dataclasses.asdict(one) for i, one in progress.not_finite.items()},
+        "memo": progress.memo,
+        "early_ratio": [None if np.isnan(one) else float(one) for one in progress.early_ratio],
     }
-    return Snapshot(mark.step, run.identity, facts, arrays)
+    return Snapshot(progress.step, identity, facts, arrays)
 
 
-def restore(run: "Run", snapshot: Snapshot) -> None:
-    """The run, which was made anew, goes on where another process was."""
+def progress_of(snapshot: Snapshot, start: Progress) -> Progress:
+    """Where another process was. `start` has the structure of the state."""
     arrays, facts = snapshot.arrays, snapshot.facts
-    like = (run.state, run.anchor, run.anchor_problem.learning_rate)
-    run.state, run.anchor, rate = tree_like(like, "state", arrays)
-    run.anchor_problem = dataclasses.replace(run.problem, learning_rate=rate)
-    recorded = {name.removeprefix(_RECORDS): a for name, a in arrays.items() if name.startswith(_RECORDS)}
-    run.records |= {name: [values] for name, values in recorded.items()}
-    run.step, run.first, run.limits = snapshot.step, facts["first"], np.array(facts["limits"])
-    run.troubles = [None if one is None else Trouble(**one) for one in facts["troubles"]]
-    run.seen = {int(i): NotFinite(**one) for i, one in facts["seen"].items()}
-    run.memo = facts["memo"]
-    run.started = time.perf_counter() - facts["seconds"]
+    like: PyTree = (start.state, start.earlier, start.earlier_rate)
+    state, earlier, earlier_rate = tree_like(like, "state", arrays)
+    records = {name.removeprefix(_RECORDS): a for name, a in arrays.items() if name.startswith(_RECORDS)}
+    early = np.array([np.nan if one is None else one for one in facts["early_ratio"]])
+    return start.replace(
+        first=facts["first"],
+        step=snapshot.step,
+        state=state,
+        earlier=earlier,
+        earlier_rate=earlier_rate,
+        early_ratio=early,
+        limits=np.array(facts["limits"]),
+        troubles=tuple(None if one is None else Trouble(**one) for one in facts["troubles"]),
+        not_finite={int(i): NotFinite(**one) for i, one in facts["seen"].items()},
+        records=(records,) if records else (),
+        kept=(arrays[_KEPT],) if _KEPT in arrays else (),
+        memo=facts["memo"],
+        started=time.perf_counter() - facts["seconds"],
+    )

@@ -13,7 +13,7 @@ from .._core.compile import jit
 from .._core.sharding import divide_rows, has_axis
 from ..families import SemiImplicit
 from ..targets import Target, require_all_rows, with_data
-from ._step import Problem, TrainState, split_family
+from ._step import Setup, TrainState, split_family
 
 Initializer = Callable[[PRNGKeyArray], SemiImplicit]
 
@@ -106,11 +106,11 @@ def require_finite_start(num_bad: Int[Array, " r"]) -> None:
 
 
 @jit
-def count_bad(key: PRNGKeyArray, problem: Problem, params: PyTree) -> Int[Array, ""]:
+def count_bad(key: PRNGKeyArray, setup: Setup, params: PyTree) -> Int[Array, ""]:
     """How many of some draws of the untrained family the target is NaN or infinite at."""
     sample_key, rows_key = jax.random.split(key)
-    x = problem.family(params).sample(sample_key, _CHECKED)
-    target = problem.target.minibatch(rows_key)
+    x = setup.family(params).sample(sample_key, _CHECKED)
+    target = setup.target.minibatch(rows_key)
     bad = ~jnp.all(jnp.isfinite(jax.vmap(target.score)(x)), axis=1)
     if target.has_log_density:
         bad = bad | ~jnp.isfinite(jax.vmap(target.log_density)(x))

@@ -1,8 +1,8 @@
-"""The only training loop: a compiled chunk of steps."""
+"""A compiled chunk of training steps."""
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, Union
+from typing import Any, TypeAlias, Union
 
 import equinox as eqx
 import jax
@@ -13,11 +13,12 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from .._core.closures import Structural
 from .._core.compile import jit, on_cores, one_shot
-from .._core.normals import quickly
-from .._core.sharding import divide, has_mesh, platform
+from .._core.normals import fastest_normal
+from .._core.sharding import divide, has_mesh, platform, platform_of
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target, at_step
+from ._host import Advanced
 
 Optimizer: TypeAlias = Union[optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]]  # noqa: UP007
 Records = dict[str, Float[Array, " t"]]
@@ -40,18 +41,10 @@ class TrainState(eqx.Module):
     early_ratio: Scalar
 
 
-class Advanced(NamedTuple):
-    """What a chunk of steps leads to: the state, what the steps recorded, and whether all parameters are finite."""
-
-    state: TrainState
-    records: Records
-    finite: Bool[Array, ""]
-
-
-class Problem(eqx.Module):
+class Setup(eqx.Module):
     """What stays the same from step to step.
 
-    A `forgiving` one takes no step where the loss or its gradient is not finite, and goes on.
+    With `skip_nonfinite`, a step whose loss or gradient is not finite changes nothing.
     """
 
     target: Target
@@ -60,7 +53,7 @@ class Problem(eqx.Module):
     decay: Scalar | None
     learning_rate: Scalar | None
     optimizer: Structural[Optimizer] = eqx.field(static=True)
-    forgiving: bool = eqx.field(static=True, default=False)
+    skip_nonfinite: bool = eqx.field(static=True, default=False)
 
     def family(self, params: PyTree) -> SemiImplicit:
         return eqx.combine(params, self.frozen)
@@ -71,19 +64,18 @@ class Problem(eqx.Module):
 
     def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> PyTree:
         """The randomness of the step that has this key."""
-        with quickly():
-            return self.objective.draw(key, target, family)
+        return self.objective.draw(key, target, family.with_normals(fastest_normal(platform())))
 
-    def with_own(self, own: dict[str, Any]) -> "Problem":
-        """The problem of one run of a batch, given what is its own."""
-        return dataclasses.replace(self, **own)
+    def for_run(self, per_run: dict[str, Any]) -> "Setup":
+        """The setup of one run of a batch, given what differs between the runs."""
+        return dataclasses.replace(self, **per_run)
 
 
-def initial_state(key: PRNGKeyArray, problem: Problem, params: PyTree) -> TrainState:
-    inner = problem.objective.init(key, problem.target, problem.family(params))
-    average = None if problem.decay is None else params
+def initial_state(key: PRNGKeyArray, setup: Setup, params: PyTree) -> TrainState:
+    inner = setup.objective.init(key, setup.target, setup.family(params))
+    average = None if setup.decay is None else params
     step, ratio = jnp.zeros((), jnp.int32), jnp.asarray(jnp.nan, jnp.result_type(float))
-    return TrainState(step, params, problem.transformation().init(params), inner, average, ratio)
+    return TrainState(step, params, setup.transformation().init(params), inner, average, ratio)
 
 
 def all_finite(params: PyTree) -> Bool[Array, ""]:
@@ -96,7 +88,7 @@ def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
 
 
 def run_chunk(
-    state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], problem: Problem, shape: tuple[int, int]
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], setup: Setup, shape: tuple[int, int]
 ) -> Advanced:
     """A chunk of steps, of which those from step `limit` on change nothing.
 
@@ -108,8 +100,8 @@ def run_chunk(
     """
 
     def step(state: TrainState, draws: PyTree) -> tuple[TrainState, Records]:
-        new, records = train_step(state, draws, problem)
-        if problem.forgiving:
+        new, records = train_step(state, draws, setup)
+        if setup.skip_nonfinite:
             good = jnp.isfinite(records["loss"]) & all_finite(new.params)
             records = jax.tree.map(lambda value: jnp.where(good, value, jnp.nan), records)
             kept = dataclasses.replace(state, step=new.step)
@@ -120,11 +112,11 @@ def run_chunk(
     begin = state.step
 
     def block(state: TrainState, first: Int[Array, ""]) -> tuple[TrainState, Records]:
-        family = problem.family(state.params)
+        family = setup.family(state.params)
 
         def draw(t: Int[Array, ""]) -> PyTree:
-            target = at_step(problem.target, t - begin)
-            return problem.draw(jax.random.fold_in(key, t), target, family)
+            target = at_step(setup.target, t - begin)
+            return setup.draw(jax.random.fold_in(key, t), target, family)
 
         return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
 
@@ -132,9 +124,9 @@ def run_chunk(
     return Advanced(state, jax.tree.map(jnp.ravel, records), all_finite(state.params))
 
 
-def bytes_drawn(problem: Problem, params: PyTree) -> int:
+def bytes_drawn(setup: Setup, params: PyTree) -> int:
     """The size of a step's randomness."""
-    draw = eqx.filter_eval_shape(problem.draw, jax.random.key(0), problem.target, problem.family(params))
+    draw = eqx.filter_eval_shape(setup.draw, jax.random.key(0), setup.target, setup.family(params))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
 
 
@@ -152,42 +144,42 @@ def chunk_shape(step_bytes: int, num_steps: int, chunk_size: int) -> tuple[int, 
 def _unroll() -> int:
     """Steps in a turn of the loop, which on a GPU costs some µs; four make a program that takes three times as long to
     compile, and runs no faster."""
-    return 1 if jax.default_backend() == "cpu" else 2
+    return 1 if platform() == "cpu" else 2
 
 
 def differentiate(
-    state: TrainState, draws: PyTree, problem: Problem
+    state: TrainState, draws: PyTree, setup: Setup
 ) -> tuple[PyTree, tuple[tuple[Scalar, dict[str, Scalar]], PyTree]]:
     """The objective's inner state at this step, and its loss, what it records, and its gradient there."""
-    inner = problem.objective.prepare(state.objective, draws, problem.target, problem.family(state.params), state.step)
+    inner = setup.objective.prepare(state.objective, draws, setup.target, setup.family(state.params), state.step)
 
     def loss(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
-        return problem.objective.loss(problem.family(params), inner, draws, problem.target, state.step)
+        return setup.objective.loss(setup.family(params), inner, draws, setup.target, state.step)
 
     return inner, jax.value_and_grad(loss, has_aux=True)(state.params)
 
 
-def train_step(state: TrainState, draws: PyTree, problem: Problem) -> tuple[TrainState, Records]:
+def train_step(state: TrainState, draws: PyTree, setup: Setup) -> tuple[TrainState, Records]:
     """One step of the optimiser on the objective's loss."""
-    inner, ((value, records), gradient) = differentiate(state, draws, problem)
-    optimise = optax.with_extra_args_support(problem.transformation()).update
+    inner, ((value, records), gradient) = differentiate(state, draws, setup)
+    optimise = optax.with_extra_args_support(setup.transformation()).update
     updates, optimizer = optimise(gradient, state.optimizer, state.params, value=value)
     params = optax.apply_updates(state.params, updates)
     average = state.average
-    if problem.decay is not None:
-        keep = lambda a, p: problem.decay.astype(a.dtype) * a + (1 - problem.decay).astype(a.dtype) * p  # noqa: E731
+    if setup.decay is not None:
+        keep = lambda a, p: setup.decay.astype(a.dtype) * a + (1 - setup.decay).astype(a.dtype) * p  # noqa: E731
         average = jax.tree.map(keep, average, params)
     new = TrainState(state.step + 1, params, optimizer, inner, average, state.early_ratio)
     return new, {"loss": value, **records}
 
 
 def run_chunks(
-    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], setup: Setup, per_run: dict, shape: tuple[int, int]
 ) -> Advanced:
-    """`run_chunk` for a batch of runs, which share the problem but for what is their own."""
-    run = lambda state, key, limit, own: run_chunk(state, key, limit, problem.with_own(own), shape)  # noqa: E731
+    """`run_chunk` for a batch of runs, which share the setup except for `per_run`."""
+    run = lambda state, key, limit, per_run: run_chunk(state, key, limit, setup.for_run(per_run), shape)  # noqa: E731
     by_seeds = lambda tree: jax.tree.map(lambda a: divide(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731
-    return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, own))))
+    return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, per_run))))
 
 
 def run_chunk_of(
@@ -195,26 +187,27 @@ def run_chunk_of(
     state: TrainState,
     key: PRNGKeyArray,
     limit: Int[Array, " r"],
-    problem: Problem,
-    own: dict,
+    setup: Setup,
+    per_run: dict,
     shape: tuple[int, int],
 ) -> Advanced:
     """`run_chunk` for the i-th of a batch of runs."""
-    state, key, limit, own = jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, (state, key, limit, own))
-    return run_chunk(state, key, limit, problem.with_own(own), shape)
+    state, key, limit, per_run = jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, (state, key, limit, per_run))
+    return run_chunk(state, key, limit, setup.for_run(per_run), shape)
 
 
-run_one, run_at_once, run_at_once_briefly = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)
+run_one, run_together, run_together_fast_compile = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)
 _run_on_cores = on_cores(run_chunk_of)
 
 
 def run_many(
-    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], problem: Problem, own: dict, shape: tuple[int, int]
+    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], setup: Setup, per_run: dict, shape: tuple[int, int]
 ) -> Advanced:
-    """`run_chunks`, but on a CPU with a core for each run."""
-    args = (state, key, limit, problem, own, shape)
-    chunks = _run_on_cores(len(key), *args) if platform() == "cpu" and not has_mesh() else None
-    return run_at_once(*args) if chunks is None else _stack(chunks)
+    """`run_chunks`, or on a CPU one thread per run."""
+    args = (state, key, limit, setup, per_run, shape)
+    on_cpu = platform_of(jax.tree.leaves((state, key))) == "cpu"
+    chunks = _run_on_cores(len(key), *args) if on_cpu and not has_mesh() else None
+    return run_together(*args) if chunks is None else _stack(chunks)
 
 
 @one_shot

@@ -9,7 +9,7 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._core.checks import as_choice, as_count, as_flag, as_floats, as_key, as_positive, blaming, require_callbacks
+from .._core.checks import as_choice, as_count, as_flag, as_floats, as_keys, as_positive, blaming, require_callbacks
 from .._core.sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
@@ -17,11 +17,14 @@ from ..results import Fit, gathered
 from ..targets import Target
 from ._callbacks import Callback
 from ._checkpoints import as_checkpoints
-from ._host import Run
-from ._progress import ProgressBar, wanted
-from ._signals import heeding_sigterm
+from ._host import Host, Progress
+from ._outcome import fits_of, raise_if_diverged
+from ._progress import ProgressBar, show_progress
+from ._signals import handle_sigterm
+from ._snapshots import restored
 from ._start import Initializer, divided
 from ._step import Optimizer, TrainState
+from ._training import new_training
 
 
 def train(
@@ -68,8 +71,8 @@ def train(
         `"seeds"` for a batch of keys, or `"data"` for the rows of `Target.from_data`, or several of these. Results are
         those of one device but for the order of sums.
     - `nonfinite`: what to do at a step whose loss or gradient is NaN or infinite: `"stop"` there, with the last good
-        parameters, or `"skip"` it, which changes nothing but the count in `fit.diagnostics["skipped steps"]`; more than
-        5% of a chunk end the run all the same. `fit.diagnostics["not finite"]` says what was seen at the step that
+        parameters, or `"skip"` it, which changes nothing but the count in `fit.diagnostics.skipped_steps`; more than
+        5% of a chunk end the run all the same. `fit.diagnostics.not_finite` says what was seen at the step that
         ended it: which quantity, in which coordinates, at which share of the draws.
     - `checkpoint`: a folder for snapshots of the run. Where it holds some, the run goes on from the last good one, and
         ends with the same numbers as if it had never stopped; so the same call again is how to resume. Ctrl-C and
@@ -91,44 +94,38 @@ def train(
     key = _check_arguments(key, target, family, objective, num_steps, chunk_size)
     _check_options(ema, callbacks)
     optimizer, rate = _check_optimizer(key, optimizer, learning_rate)
-    forgiving = as_choice(nonfinite, "nonfinite", ("stop", "skip")) == "skip"
+    skip = as_choice(nonfinite, "nonfinite", ("stop", "skip")) == "skip"
     checkpoints = as_checkpoints(checkpoint, every, num_steps)
     throw = as_flag(throw, "throw")
-    bar = [ProgressBar()] if wanted(progress) else []
+    bar = [ProgressBar()] if show_progress(progress) else []
     watching: list[Callback] = [*callbacks, *bar]
     try:
-        with heeding_sigterm(checkpoint is not None), on(as_mesh(mesh)):
+        with handle_sigterm(checkpoint is not None), on(as_mesh(mesh)):
             targets = [divided(one) for one in target] if isinstance(target, list) else divided(target)
-            run = Run(
-                key,
-                targets,
-                family,
-                objective,
-                optimizer,
-                rate,
-                ema,
-                resume,
-                forgiving=forgiving,
-                checkpoints=checkpoints,
-            )
-            run.until(num_steps, chunk_size if checkpoints is None else min(chunk_size, checkpoints.every), watching)
-            run.save()
-            fits = run.fits()
+            parts = (key, targets, family, objective, optimizer, rate, ema, resume)
+            training, start = new_training(*parts, skip_nonfinite=skip)
+            done, save = restored(checkpoints, start, training.made_of(key, targets, objective, rate, resume))
+            _require_more_steps(done, num_steps)
+            chunk_size = chunk_size if checkpoints is None else min(chunk_size, checkpoints.every)
+            done = Host(training, save).until(done, num_steps, chunk_size, watching)
+            save(done, None)
+            fits = fits_of(training, done)
         fits = [gathered(fit) for fit in fits]
     finally:
         for drawn in bar:
             drawn.close()
-    if throw:
-        for fit in fits:
-            if fit.status.kind == "diverged":
-                raise RuntimeError(str(fit.status))
-    return fits if run.batched else fits[0]
+    raise_if_diverged(fits, throw)
+    return fits if training.batched else fits[0]
+
+
+def _require_more_steps(progress: Progress, num_steps: int) -> None:
+    has_begun = progress.step > progress.first
+    if num_steps < progress.step + (not has_begun):
+        raise ValueError(f"num_steps must be more than the {progress.step} steps already done, got {num_steps}")
 
 
 def _check_arguments(key, target, family, objective, num_steps, chunk_size) -> PRNGKeyArray:
-    key = as_key(key)
-    if key.ndim > 1 or key.size == 0:
-        raise ValueError(f"key must be one key or a flat batch of keys, got shape {key.shape}")
+    key = as_keys(key)
     for name, part in {"target": target, "family": family, "objective": objective}.items():
         if isinstance(part, list) and key.shape != (len(part),):
             raise ValueError(f"{name} may be a list with one a key: got {len(part)} for keys of shape {key.shape}")

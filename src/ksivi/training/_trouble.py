@@ -1,4 +1,4 @@
-"""Trouble at run time: not-a-number, and samples that fly apart."""
+"""Trouble at run time: numbers that are not finite, and samples that run away."""
 
 import dataclasses
 
@@ -7,19 +7,24 @@ import numpy as np
 from ..results import Status
 
 _RUNAWAY = 1e4
-"""A Stein ratio above this says that the draws are about 100 times too wide."""
-
-
-_FORGIVEN = 0.05
-"""Share of the steps that a forgiving run may leave out."""
+"""A Stein ratio above this means that the draws are about 100 times too wide."""
+_SKIPPED = 0.05
+"""Share of the steps of a chunk that may be skipped."""
 _WINDOW = 20
-"""Steps whose median ratio is taken as early, or as current."""
+"""Steps over which the median of the early, or of the current, ratio is taken."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Trouble:
-    """What went wrong, at which step, how many steps led to the last good parameters, and the step with the first
-    quantity that was not finite, if any."""
+    """What went wrong.
+
+    **Attributes:**
+
+    - `what`: in words.
+    - `step`: the step at which it was noticed.
+    - `limit`: the number of steps that led to the last good parameters.
+    - `not_finite`: the step with the first quantity that was not finite, if any.
+    """
 
     what: str
     step: int
@@ -27,7 +32,7 @@ class Trouble:
     not_finite: int | None = None
 
     def status(self, kept: int) -> Status:
-        return Status("diverged", f"{self.what} at step {self.step:,}; what is kept is of step {kept:,}")
+        return Status("diverged", f"{self.what} at step {self.step:,}; returning the parameters from step {kept:,}")
 
 
 def early_ratio(ratios: np.ndarray) -> np.ndarray:
@@ -36,7 +41,7 @@ def early_ratio(ratios: np.ndarray) -> np.ndarray:
 
 
 def find_trouble(
-    loss: np.ndarray, ratio: np.ndarray, early: float, finite: bool, first: int, forgiving: bool = False
+    loss: np.ndarray, ratio: np.ndarray, early: float, finite: bool, first: int, skips: bool = False
 ) -> Trouble | None:
     """What went wrong in a chunk of one run.
 
@@ -46,14 +51,14 @@ def find_trouble(
     - `early`: the run's early Stein ratio.
     - `finite`: whether the parameters are finite after the chunk.
     - `first`: the chunk's first step.
-    - `forgiving`: whether steps that are not finite changed nothing, so that a few do not matter.
+    - `skips`: whether steps that are not finite changed nothing, so that a few do not matter.
     """
     bad, end = np.flatnonzero(~np.isfinite(loss)), first + len(loss)
-    if forgiving and bad.size > max(1, _FORGIVEN * len(loss)):
+    if skips and bad.size > max(1, _SKIPPED * len(loss)):
         return Trouble(
             f"the loss was not finite in {bad.size:,} of {len(loss):,} steps,", end - 1, first, first + int(bad[0])
         )
-    if bad.size and not forgiving:
+    if bad.size and not skips:
         step = first + int(bad[0])
         # The parameters of this step gave the bad loss; those of the step before gave a good one.
         return Trouble(f"the loss became {loss[bad[0]]}", step, step - 1, step)
