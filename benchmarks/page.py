@@ -33,21 +33,22 @@ RACED = {
 }
 OF_THE_RACE = """## Seconds to good draws
 
-`python -m benchmarks.race`: methods of several libraries on four posteriors until 1,000 draws are good: at a distance
-to the truth (sliced W₂, in normal scores) of at most twice that of exact draws; on the network, held-out predictions
-within 0.02 nats a row of NUTS's (four chains, 250 draws each after 300). Seconds of running; in brackets those of
-compilation. A method that was not good in its time has its last distance in the place of one, in units of that of exact
-draws (on the network, in hundredths of nats); NUTS that was still warming up has no draws. KSIVI is `train` at the
-paper's settings, whose schedules are for 20,000 to 100,000 steps and mostly longer than this; the PyTorch translation
-has the density of the diffusion alone.
+`python -m benchmarks.race` runs methods of several libraries on four posteriors until 1,000 draws are good. Draws are
+good when their distance to the truth (sliced W₂, in normal scores) is at most twice the distance of exact draws. On the
+network they are good when held-out predictions are within 0.02 nats per row of NUTS's (four chains, 250 draws each
+after 300).
+
+The tables have seconds of running, and seconds of compilation in brackets. A method that was not good in time has its
+last distance instead, as a multiple of the distance of exact draws (on the network, in hundredths of nats). NUTS that
+was still warming up has no draws. KSIVI is `train` at the paper's settings; their schedules are for 20,000 to 100,000
+steps, which is mostly longer than these runs. The PyTorch translation can run the diffusion only.
 """
 AFTER_THE_RACE = """\
-Where gradients cost microseconds and the posterior is near a Gaussian, NUTS and a Gaussian of full rank are there
-within seconds, and nothing here beats them. `ksivi.fit` takes about 50 s on the first three posteriors on a CPU, for
-draws at the distance of exact ones and a verdict on them, and as long or longer on a GPU, for which its programs take
-longer to compile. What it and the Gaussians, the flow and NUTS make of fifty posteriors of other shapes is in
-[the study of fit](fit.md). On the network none of those that ran was good in its time, and KSIVI at the paper's
-settings for the diffusion moves away.
+When gradients cost microseconds and the posterior is near a Gaussian, NUTS and a full-rank Gaussian need a few seconds,
+and nothing here beats them. `ksivi.fit` takes about 50 s on the first three posteriors on a CPU. Its draws are then as
+near as exact ones, and come with a verdict. On a GPU it takes as long or longer, because its programs take longer to
+compile. [The study behind `fit`](fit-study.md) compares it with the Gaussians, the flow and NUTS on fifty posteriors of
+other shapes. On the network no method was good in time, and KSIVI at the paper's settings for the diffusion moves away.
 
 """
 SWEEPS = {"samples": "samples N, d = 100", "dim": "dimension d, N = 128", "rows": "rows of data, N = 128, d = 20"}
@@ -64,18 +65,18 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def steps() -> str:
-    """Milliseconds a step, on a CPU beside the PyTorch translation, in the same run."""
+    """Milliseconds per step; on a CPU beside the PyTorch translation, in the same run."""
     parts = [beside_torch(record) for cores in ("two", "16") if (record := read(f"step-{cores}-cores"))]
     if gpu := read("step-h200"):
         seeds = next(name for name in gpu["steps"]["100"] if name.endswith("_seeds"))
         rows = [[dim, f"{row['ksivi_ms']:.3f}", f"{row[seeds]:.3f}"] for dim, row in gpu["steps"].items()]
-        heads = ["d", "ksivi", f"{seeds.split('_')[2]} seeds at once, all"]
+        heads = ["d", "ksivi", f"{seeds.split('_')[2]} seeds in one call, all"]
         parts.append(f"One {gpu['device']} (jax {gpu['jax']}):\n\n" + table(heads, rows))
     return "\n".join(parts)
 
 
 def beside_torch(cpu: dict) -> str:
-    heads = ["d", "PyTorch", "ksivi", "ratio", "8 seeds at once, per seed", "ratio"]
+    heads = ["d", "PyTorch", "ksivi", "ratio", "8 seeds in one call, per seed", "ratio"]
     rows = [
         [dim, f"{row['torch_ms']:.1f}"]
         + [
@@ -120,10 +121,10 @@ def growth(device: str) -> str:
     save(figure, path)
     return f"""### On {DEVICES[device]}
 
-![Milliseconds a step against samples, dimension and rows, above the floor of matrix products]({path.name})
+![Milliseconds per step against samples, dimension and rows, above the floor of matrix products]({path.name})
 
-The floor is the operations of the matrix products at the rate of a large one in float32, {record["flops"] / 1e9:,.0f}
-GFLOP/s in the same run (jax {record["jax"]}).
+The floor is the time of the matrix products alone, at the rate of a large product in float32:
+{record["flops"] / 1e9:,.0f} GFLOP/s in the same run (jax {record["jax"]}).
 """
 
 
@@ -138,10 +139,10 @@ def devices() -> str:
     ]
     return f"""### With devices
 
-`python -m benchmarks.devices`: virtual devices of one processor, each with a core, that share the samples of a step
+`python -m benchmarks.devices`: virtual devices of one processor, with one core each, divide the samples of a step
 (N = {record["samples"]:,}, d = {record["dim"]}, fixed bandwidth).
 
-""" + table(["devices", "milliseconds a step", "times as fast"], rows)
+""" + table(["devices", "milliseconds per step", "times as fast"], rows)
 
 
 def all_growth() -> str:
@@ -156,12 +157,12 @@ def large() -> str:
     one = record["training"]
     return f"""## Many samples
 
-`python -m benchmarks.large`, one {record["device"]}: KSIVI's step at N = {one["samples"]:,}, d = {one["dim"]}, takes
-**{one["fixed_ms"]:.0f} ms** with a fixed bandwidth and at most {one["peak_gib"]:.1f} GiB of memory: every tile of pairs
-is computed once, for the loss and its gradient. That is **{one["fixed_ms"] / one["square_floor_ms"]:.2f} times** the
-floor of its matrix products at the rate of a large square one, {record["flops"] / 1e12:.0f} TFLOP/s in single precision
-in the same run. The exact median of all {one["samples"] ** 2:,} distances takes
-{one["median_ms"] - one["fixed_ms"]:.0f} ms more.
+`python -m benchmarks.large`, one {record["device"]}: a step of KSIVI at N = {one["samples"]:,} and d = {one["dim"]}
+takes **{one["fixed_ms"]:.0f} ms** with a fixed bandwidth, and at most {one["peak_gib"]:.1f} GiB of memory.
+Every tile of pairs is computed once, for the loss and its gradient together. The step takes
+**{one["fixed_ms"] / one["square_floor_ms"]:.2f} times** as long as its matrix products alone would, at the rate of
+a large square product ({record["flops"] / 1e12:.0f} TFLOP/s in single precision, same run). The exact median of all
+{one["samples"] ** 2:,} distances takes {one["median_ms"] - one["fixed_ms"]:.0f} ms more.
 {_large_metrics(record["metrics"])}
 """
 
@@ -169,11 +170,11 @@ in the same run. The exact median of all {one["samples"] ** 2:,} distances takes
 def _large_metrics(found: dict) -> str:
     """Both metrics of exact samples and of wide ones."""
     return f"""
-Of {found["samples"]:,} samples of a standard Gaussian in {found["dim"]} dimensions, over all pairs; seconds with
-compilation:
+Both metrics over all pairs of {found["samples"]:,} samples of a standard Gaussian in {found["dim"]} dimensions; seconds
+include compilation:
 
 """ + table(
-        ["", "KSD² to the target", "seconds", "MMD to as many exact ones", "seconds"],
+        ["", "KSD² to the target", "seconds", "MMD to as many exact samples", "seconds"],
         [
             [
                 title,
@@ -240,29 +241,31 @@ def rows_on_disk() -> str:
     if record is None:
         return ""
     low, _, high = record["widths"]
-    return f"""`python -m benchmarks.rows`: {record["rows"]:,} rows of a regression with 20 coefficients,
-{record["bytes"] / 1e9:.1f} GB in a memory map, two CPU cores. {record["seconds"]:.0f} s to read all rows four times for
-the control variate and to train; at most **{record["peak_anonymous_gib"]:.2f} GiB** of memory of its own; means within
-**{record["worst_mean_in_sd"]:.3f}** standard deviations of the closed form, widths {low:.2f} to {high:.2f} of it.
+    return f"""`python -m benchmarks.rows` trains on {record["rows"]:,} rows of a regression with 20 coefficients:
+{record["bytes"] / 1e9:.1f} GB in a memory map, two CPU cores. It takes {record["seconds"]:.0f} s to read all rows
+four times for the control variate and to train, and at most **{record["peak_anonymous_gib"]:.2f} GiB** of memory
+besides the map. Means are within **{record["worst_mean_in_sd"]:.3f}** standard deviations of the closed form;
+widths are {low:.2f} to {high:.2f} of its widths.
 """
 
 
 def page() -> str:
-    return f"""# How fast
+    return f"""# Speed
 
-Made by `python -m benchmarks.page` from the records in `benchmarks/records`; each section names the command that makes
-its own.
+`python -m benchmarks.page` makes this page from the records in `benchmarks/records`. Each section names the
+command that makes its record. `make bench` runs the first one on your machine.
 
 ## A step
 
-`python -m benchmarks.step`: vanilla KSIVI on the conditioned diffusion, N = 128, network [100, 128, 128, d],
-milliseconds a step. PyTorch is a direct translation of the paper's Algorithm 1, run in turns with ours.
+`python -m benchmarks.step` measures milliseconds per step of vanilla KSIVI on the conditioned diffusion, with
+N = 128 and network [100, 128, 128, d]. PyTorch is a direct translation of the paper's Algorithm 1; its steps and
+ours run in turns. On a CPU each core takes one seed of a batch; on a GPU a batch is one program.
 
 {steps()}
 ## Methods
 
-`python -m benchmarks.step --methods all`: a step of each method at the paper's settings for d = 100, relative to
-KSIVI's.
+`python -m benchmarks.step --methods all` measures a step of each method at the paper's settings for d = 100,
+relative to a step of KSIVI.
 
 {methods()}
 {race()}{large()}{all_growth()}## More rows than memory
