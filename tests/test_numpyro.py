@@ -156,9 +156,9 @@ def unlearned():
         (never_a_batch, "with 3 rows sample site 'y' has 10"),
         (
             one_batch_of_means,
-            r"take from its data those of a minibatch, with numpyro.subsample.* with 10 rows it failed",
+            r"select the rows of a minibatch itself, with numpyro.subsample.* with 10 rows it failed",
         ),
-        (outside, r"'y' is outside the subsampled plate 'rows', and has the shape of its rows, \(3,\)"),
+        (outside, r"'y' is outside the subsampled plate 'rows', but its shape depends on the rows, \(3,\)"),
         (of_two_sizes, "plate 'rows' must have one size"),
         (dependent, "'below' has a support that depends"),
         (observed, "parameter to infer"),

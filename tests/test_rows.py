@@ -89,17 +89,17 @@ def test_zarr_arrays_are_rows(tmp_path):
 def test_bad_rows_are_refused(tmp_path):
     with pytest.raises(ValueError, match="arrays must have a shape, a dtype and rows, got"):
         ksivi.Rows([1, 2, 3])
-    with pytest.raises(ValueError, match=r"arrays must have the same number of rows, and some, got \[2, 3\]"):
+    with pytest.raises(ValueError, match=r"arrays must have the same number of rows, at least 1, got \[2, 3\]"):
         ksivi.Rows({"x": np.zeros(2), "y": np.zeros(3)})
     with pytest.raises(ValueError, match="block_size must be a whole number"):
         ksivi.Rows(np.zeros(3), block_size=0)
-    with pytest.raises(ValueError, match="batch_size must be given for rows that stay on the host, 10 of them"):
+    with pytest.raises(ValueError, match="batch_size must be given for the 10 rows of ksivi.Rows"):
         target_of(ksivi.Rows({"x": np.zeros((10, 3)), "y": np.zeros(10)}), batch_size=None)
 
 
 def test_what_needs_all_rows_says_so(data):
     target = target_of(ksivi.Rows(data))
-    with pytest.raises(ValueError, match="fit needs all rows in memory, and this target's stay on the host"):
+    with pytest.raises(ValueError, match="fit needs all rows in memory, and the rows of this target stay on the host"):
         ksivi.fit(jax.random.key(0), target)
     with pytest.raises(ValueError, match="run needs all rows in memory"):
         ksivi.run(jax.random.key(0), target, ksivi.SVGD(num_particles=5, num_steps=5))
@@ -130,7 +130,7 @@ def test_newton_and_the_anchor_are_the_same_from_the_host(data):
     assert np.all(np.abs((in_memory.anchor - mean) / sd) < 0.1)
     at = jnp.asarray(mean, jnp.float32)
     host, memory = (
-        target_of(rows).with_control_variate(at).density.anchor for rows in (ksivi.Rows(data), in_memory.density.data)
+        target_of(rows).with_control_variate(at).density.control_variate for rows in (ksivi.Rows(data), in_memory.density.data)
     )
     np.testing.assert_allclose(host.value, memory.value, rtol=1e-5)
     np.testing.assert_allclose(host.score, memory.score, atol=0.05 / sd.min())

@@ -72,9 +72,9 @@ def test_what_cannot_be_is_refused():
         ksivi.Target.from_pytree(density, {"x": jnp.ones(2)}, supports={"y": ksivi.supports.positive()})
     with pytest.raises(ValueError, match=r"supports\['x'\] must be one of ksivi.supports, got 'positive'"):
         ksivi.Target.from_pytree(density, {"x": jnp.ones(2)}, supports={"x": "positive"})
-    with pytest.raises(ValueError, match=r"got x = \[-1\.  1\.\], which is greater than 0.0"):
+    with pytest.raises(ValueError, match=r"got x = \[-1\.  1\.\], which is not greater than 0.0"):
         ksivi.Target.from_pytree(density, {"x": jnp.array([-1.0, 1.0])}, supports={"x": ksivi.supports.positive()})
-    with pytest.raises(ValueError, match="which is simplex"):
+    with pytest.raises(ValueError, match="which is not simplex"):
         ksivi.Target.from_pytree(density, {"x": jnp.ones(3)}, supports={"x": ksivi.supports.simplex()})
     on_the_edge = {"x": jnp.zeros(2)}
     with pytest.raises(ValueError, match="example must be inside its supports"):
@@ -84,7 +84,7 @@ def test_what_cannot_be_is_refused():
     three = ksivi.supports.greater_than(jnp.array([0.1, 0.2, 0.3]))
     with pytest.raises(ValueError, match=r"must broadcast to its shape \(\), got \(3,\)"):
         ksivi.Target.from_pytree(density, {"x": jnp.ones(())}, supports={"x": three})
-    with pytest.raises(ValueError, match="supports must be a dict by name"):
+    with pytest.raises(ValueError, match="supports must be a dict with"):
         ksivi.Target.from_pytree(density, {"x": jnp.ones(2)}, supports=ksivi.supports.positive())
     with pytest.raises(ValueError, match="bounds must be finite, got nan"):
         ksivi.supports.greater_than(float("nan"))

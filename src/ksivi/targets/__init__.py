@@ -1,33 +1,28 @@
-"""What is approximated: log densities, their scores, and views of them."""
+"""Targets: log densities, their scores, and how to make them from data and from models."""
 
 from . import supports
-from ._affine import Affine
+from ._affine import Affine as Affine
 from ._callback import from_callback
-from ._data import at_step, feed_of, require_all_rows, with_data
-from ._layout import Layout, split
+from ._feed import at_step as at_step
+from ._feed import require_all_rows as require_all_rows
+from ._feed import with_data as with_data
 from ._numpyro import from_numpyro
 from ._pymc import from_pymc
+from ._pytree import Layout as Layout
+from ._pytree import split as split
 from ._rows import Rows
 from ._stein import stein_ratio
 from ._target import Target
 from ._torch import from_torch
-from .supports import Support
+from .supports import Support as Support
 
 __all__ = [
-    "Affine",
-    "Layout",
     "Rows",
-    "Support",
     "Target",
-    "at_step",
-    "feed_of",
     "from_callback",
     "from_numpyro",
     "from_pymc",
     "from_torch",
-    "require_all_rows",
-    "split",
     "stein_ratio",
     "supports",
-    "with_data",
 ]

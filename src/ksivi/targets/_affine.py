@@ -10,7 +10,7 @@ from .._core.numerics import full_precision
 
 @archive.register
 class Affine(eqx.Module):
-    """x = loc + scale ⊙ u for a vector `scale`, x = loc + scale u for a matrix."""
+    """x = loc + scale ⊙ u for a vector `scale`, and x = loc + scale u for a matrix."""
 
     loc: Float[Array, " d"]
     scale: Float[Array, " d"] | Float[Array, "d d"]
@@ -20,14 +20,18 @@ class Affine(eqx.Module):
 
     def inverse(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """u with self(u) = x."""
-        return (x - self.loc) / self.scale if self.scale.ndim == 1 else jnp.linalg.solve(self.scale, x - self.loc)
+        return (
+            (x - self.loc) / self.scale
+            if self.scale.ndim == 1
+            else jnp.linalg.solve(self.scale, x - self.loc)
+        )
 
     def linear(self, u: Float[Array, " d"]) -> Float[Array, " d"]:
         with full_precision():
             return u * self.scale if self.scale.ndim == 1 else u @ self.scale.T
 
     def pull_back(self, score: Float[Array, " d"]) -> Float[Array, " d"]:
-        """The score in u of a density whose score in x is given: scaleᵀ s."""
+        """Turns a score in x into the score in u: scaleᵀ s."""
         with full_precision():
             return score * self.scale if self.scale.ndim == 1 else score @ self.scale
 
@@ -43,5 +47,9 @@ class Affine(eqx.Module):
             outer = self.scale if inner.scale.ndim == 1 else self.scale[:, None]
             return Affine(self(inner.loc), outer * inner.scale)
         with full_precision():
-            scale = self.scale * inner.scale[None, :] if inner.scale.ndim == 1 else self.scale @ inner.scale
+            scale = (
+                self.scale * inner.scale[None, :]
+                if inner.scale.ndim == 1
+                else self.scale @ inner.scale
+            )
         return Affine(self(inner.loc), scale)

@@ -1,4 +1,4 @@
-"""The door for log densities that live on the host: compiled models, simulators, anything that NumPy can call."""
+"""Targets from functions on the host: compiled models, simulators, any NumPy code."""
 
 import dataclasses
 import functools
@@ -14,17 +14,18 @@ from jaxtyping import Array, Float
 
 from .._core.checks import as_count, as_flag, blaming, describe, holds_numbers, require_callable
 from ._density import AbstractDensity, Point
-from ._layout import named_layout
 from ._probe import as_test_point
+from ._pytree import named_layout
 from ._target import Target
 
 Points = Float[np.ndarray, "n d"]
 
 
 class CallbackDensity(AbstractDensity):
-    """A log density and its gradient on the host, and products with its Hessian where they are known.
+    """A log density and its gradient on the host, with Hessian-vector products if they are known.
 
-    Both functions take points as rows. Whatever JAX has batched, along any number of axes, comes to them in one call.
+    Both functions take points as rows. A batch of points, with any number of batch axes, is passed
+    in one call.
     """
 
     given_as: ClassVar[str] = "value_and_gradient"
@@ -51,20 +52,22 @@ def from_callback(
     names: Sequence[str] | None = None,
     test_point: Float[Array, " d"] | None = None,
 ) -> Target:
-    r"""A target whose log density is computed on the host, in double precision NumPy arrays.
+    r"""A target whose log density is computed on the host, with NumPy arrays in double precision.
 
-    `fit` and SIVI need values and gradients. KSIVI differentiates the score, and so needs products with the Hessian
-    as well. A step waits for the host: prefer JAX where there is a choice. The functions must not call JAX, which is
-    waiting for them. Derivatives are those of reverse mode, `jax.grad`.
+    `fit` and SIVI need values and gradients. KSIVI differentiates the score, so it needs
+    Hessian-vector products as well. Each step waits for the host, so prefer JAX if you can. The
+    functions must not call JAX: it waits for them. Only reverse mode, `jax.grad`, is supported.
 
     **Arguments:**
 
-    - `value_and_gradient`: x ↦ log p(x), ∇ log p(x), of one point; or, `batched`, of points as rows, (n, dim) ↦ (n,)
-        and (n, dim). Where one of a point raises a `RuntimeError` or an `ArithmeticError`, as Stan does where it
-        rejects, p(x) is 0; at the test point it is your error. One of rows has to return −∞ itself.
-    - `hessian_product`: x, v ↦ ∇² log p(x) v, of one point or of rows likewise.
+    - `value_and_gradient`: x ↦ log p(x), ∇ log p(x) for one point. If it raises `RuntimeError` or
+        `ArithmeticError`, as Stan does to reject a point, p(x) is 0 there; at the test point the
+        error is raised.
+    - `hessian_product`: x, v ↦ ∇² log p(x) v for one point.
+    - `batched`: both functions take points as rows instead, (n, dim) ↦ (n,) and (n, dim). They
+        must return −∞ themselves where p(x) is 0.
 
-    A Stan model, compiled by BridgeStan, is on the unconstrained scale, with the Jacobian:
+    A Stan model compiled by BridgeStan is on the unconstrained scale and includes the Jacobian:
 
         model = bridgestan.StanModel("model.stan", data="data.json")
         target = ksivi.from_callback(
@@ -75,7 +78,8 @@ def from_callback(
         )
 
     ```python
-    target = ksivi.from_callback(lambda x: (-0.5 * x @ x, -x), dim=2, hessian_product=lambda x, v: -v)
+    value_and_gradient = lambda x: (-0.5 * x @ x, -x)
+    target = ksivi.from_callback(value_and_gradient, dim=2, hessian_product=lambda x, v: -v)
     ```
     """
     dim = as_count(dim, "dim")
@@ -85,13 +89,16 @@ def from_callback(
     point = as_test_point(test_point, dim)
     density = CallbackDensity(value_and_gradient, hessian_product)
     batched = as_flag(batched, "batched")
-    _try(density if batched else _one_by_one(density, may_reject=False), np.asarray(point, np.float64))
+    _try(
+        density if batched else _one_by_one(density, may_reject=False),
+        np.asarray(point, np.float64),
+    )
     density = density if batched else _one_by_one(density, may_reject=True)
     return Target.from_density(density, dim, named_layout(names, dim), point)
 
 
 def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
-    """Before JAX does, whose report of what went wrong on the host is long."""
+    """Calls both functions before JAX does: its report of an error on the host is long."""
     value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
     with blaming("value_and_gradient", "at the test point"):
         _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
@@ -101,7 +108,7 @@ def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
 
 
 def _one_by_one(density: CallbackDensity, may_reject: bool) -> CallbackDensity:
-    """The density of points as rows, by functions of one point."""
+    """The density with functions of points as rows, made from functions of one point."""
     product = density.hessian_product
     of_rows = None if product is None else _OneByOne(product, may_reject)
     return CallbackDensity(_OneByOne(density.value_and_gradient, may_reject), of_rows)
@@ -109,7 +116,10 @@ def _one_by_one(density: CallbackDensity, may_reject: bool) -> CallbackDensity:
 
 @dataclasses.dataclass(frozen=True)
 class _OneByOne:
-    """A function of points as rows, by one of points. Two of the same function are equal: nothing is compiled again."""
+    """A function of points as rows, made from a function of one point.
+
+    Two of them with the same function are equal, so that nothing is compiled again.
+    """
 
     function: Callable
     may_reject: bool
@@ -117,7 +127,9 @@ class _OneByOne:
     def __call__(self, *rows: Points) -> Any:
         results = [self._at(*points) for points in zip(*rows, strict=True)]
         if isinstance(results[0], tuple | list):
-            return tuple(np.stack([np.asarray(one) for one in part]) for part in zip(*results, strict=True))
+            return tuple(
+                np.stack([np.asarray(one) for one in part]) for part in zip(*results, strict=True)
+            )
         return np.stack([np.asarray(one) for one in results])
 
     def _at(self, x: Point, *v: Point) -> Any:
@@ -157,25 +169,27 @@ def _both_backward(density, residuals, cotangents):
     (x, score), (of_value, of_score) = residuals, cotangents
     if density.hessian_product is None:
         raise ValueError(
-            "hessian_product must be given for an objective that differentiates the score, such as KSIVI; "
-            "fit and SIVI do without"
+            "hessian_product must be given for an objective that differentiates the score, such as "
+            "KSIVI; fit and SIVI do not need it"
         )
-    # The Hessian is symmetric: its product is the transposed one as well.
-    return (of_value * score + _on_host(density.hessian_product, "hessian_product", x, x, of_score),)
+    # The Hessian is symmetric, so its product is also the transposed product.
+    return (
+        of_value * score + _on_host(density.hessian_product, "hessian_product", x, x, of_score),
+    )
 
 
 _both.defvjp(_both_forward, _both_backward)
 
 
 def _on_host(function: Callable, name: str, like: Any, *points: Point) -> Any:
-    """What the function gives for all points of a batch, in the shapes and dtypes of `like`."""
+    """The function at all points of a batch, with the shapes and dtypes of `like`."""
     like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), like)
     call = functools.partial(_call, function, name, like)
     return jax.pure_callback(call, like, *points, vmap_method="broadcast_all")
 
 
 def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
-    # NumPy before anything else: JAX must not be asked to compute while it waits for this.
+    # Convert to NumPy first: JAX must not compute while it waits for this call.
     points = [np.array(array, np.float64) for array in arrays]
     batch = points[0].shape[:-1]
     results = function(*(array.reshape(-1, array.shape[-1]) for array in points))
@@ -183,13 +197,14 @@ def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
     found = [np.asarray(one) for one in (results if isinstance(results, tuple) else (results,))]
     if not all(holds_numbers(one.dtype) for one in found):
         raise ValueError(f"{name} must return real numbers, got {', '.join(map(describe, found))}")
-    wanted = [(math.prod(batch), *leaf.shape) for leaf in leaves]
-    if [one.shape for one in found] != wanted:
+    expected = [(math.prod(batch), *leaf.shape) for leaf in leaves]
+    if [one.shape for one in found] != expected:
         shapes = " and ".join(str(one.shape) for one in found)
         raise ValueError(
-            f"{name} must return {' and '.join(map(str, wanted))} for points as {wanted[-1]} rows, got {shapes}"
+            f"{name} must return {' and '.join(map(str, expected))} for points as {expected[-1]} "
+            f"rows, got {shapes}"
         )
     shaped = [one.reshape((*batch, *leaf.shape)) for one, leaf in zip(found, leaves, strict=True)]
-    with np.errstate(over="ignore"):  # far out, values pass what JAX's precision holds, and are infinite there
+    with np.errstate(over="ignore"):  # values beyond JAX's precision become infinite
         cast = [one.astype(leaf.dtype) for one, leaf in zip(shaped, leaves, strict=True)]
     return jax.tree.unflatten(structure, cast)

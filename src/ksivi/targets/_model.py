@@ -1,4 +1,4 @@
-"""What a probabilistic program knows besides its density."""
+"""What a probabilistic program knows besides its log density."""
 
 import abc
 from typing import Any
@@ -6,25 +6,27 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray
 
-Draws = dict[str, Array]
-"""By name, on the model's own scale, with the draws along the first axis."""
+NamedDraws = dict[str, Array]
+"""Arrays by name, on the model's constrained scale. The first axis runs over the draws."""
 
 
 class AbstractModel(eqx.Module):
-    """A model behind a target: quantities that follow from its parameters, and the data it was given."""
+    """A model behind a target: its deterministic quantities, its likelihood and its data."""
 
     @abc.abstractmethod
-    def deterministics(self, draws: Draws) -> Draws:
+    def deterministics(self, draws: NamedDraws) -> NamedDraws:
         """Named functions of the parameters, at each draw."""
 
     @abc.abstractmethod
-    def log_likelihood(self, draws: Draws) -> Draws:
+    def log_likelihood(self, draws: NamedDraws) -> NamedDraws:
         """log p(yᵢ | parameters) of every observation, at each draw, by the name of y."""
 
     @abc.abstractmethod
-    def observed(self) -> Draws:
-        """The data, by name."""
+    def observed(self) -> NamedDraws:
+        """The observed data, by name."""
 
     @abc.abstractmethod
-    def predictive(self, key: PRNGKeyArray, draws: Draws, *args: Any, **kwargs: Any) -> Draws:
-        """New data, one set a draw; `args` and `kwargs` replace the model's own, where there are any."""
+    def predictive(
+        self, key: PRNGKeyArray, draws: NamedDraws, *args: Any, **kwargs: Any
+    ) -> NamedDraws:
+        """One new data set per draw. `args` and `kwargs` replace those that the model was given."""

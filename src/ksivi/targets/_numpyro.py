@@ -1,4 +1,4 @@
-"""The door for NumPyro models."""
+"""Targets from NumPyro models."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._core.checks import require_callable
-from ._density import PlateDensity, PytreeDensity, Rows
-from ._model import AbstractModel, Draws
-from ._plates import Plate, Sites, on_rows, require_rows, subsampled_plate
+from ._density import RowIndices
+from ._model import AbstractModel, NamedDraws
+from ._plates import Plate, PlateDensity, Sites, on_rows, require_rows, subsampled_plate
+from ._pytree import PytreeDensity
 from ._target import Target
 from .supports import Support, within
 
@@ -30,23 +31,24 @@ _BOUNDLESS = (
 )
 
 
-class ModelDensity(AbstractModel):
-    """log p(parameters, data) of a NumPyro model on the unconstrained scale, its arguments array leaves.
+class NumPyroModel(AbstractModel):
+    """log p(parameters, data) of a NumPyro model on the unconstrained scale.
 
-    Of a subsampled plate all rows count, until some are chosen.
+    The model's arguments are array leaves, so that new data do not compile again. If a plate is
+    subsampled, all of its rows are used until `rows` are chosen.
     """
 
     model: Callable = eqx.field(static=True)
     args: tuple
     kwargs: dict[str, Any]
     plate: Plate | None = eqx.field(static=True)
-    rows: Rows | None = None
+    rows: RowIndices | None = None
 
     def __call__(self, parameters: dict[str, Array]) -> Scalar:
         from numpyro.handlers import block
         from numpyro.infer.util import potential_energy
 
-        with block():  # a model that calls this density has other sites
+        with block():  # hides these sites from a model that calls this density
             return -potential_energy(self.program, self.args, self.kwargs, parameters)
 
     def deterministics(self, draws):
@@ -65,15 +67,15 @@ class ModelDensity(AbstractModel):
     def predictive(self, key, draws, *args, **kwargs):
         from numpyro.handlers import uncondition
 
-        # Otherwise the model would return the data that it was given.
-        model, args, kwargs = (
-            (self.program, args, kwargs) if args or kwargs else (uncondition(self.program), self.args, self.kwargs)
-        )
+        model = self.program
+        if not args and not kwargs:
+            # Without this the model would return the data that it was given.
+            model, args, kwargs = uncondition(model), self.args, self.kwargs
         return _run(key, model, draws, list(self.observed()), args, kwargs)
 
     @property
     def program(self) -> Callable:
-        """The model, on all rows or those chosen."""
+        """The model on all rows, or on the chosen rows."""
         return self.model if self.plate is None else on_rows(self.model, self.plate, self.rows)
 
     def _sites(self) -> Sites:
@@ -81,7 +83,7 @@ class ModelDensity(AbstractModel):
 
 
 def _trace(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Sites:
-    """One run of the model, with values from uniform u, not from the priors: improper ones cannot be drawn from."""
+    """One run of the model, at uniform unconstrained values: improper priors cannot be sampled."""
     from numpyro import handlers
     from numpyro.infer import init_to_uniform
 
@@ -89,7 +91,14 @@ def _trace(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Sites:
     return handlers.trace(started).get_trace(*args, **kwargs)
 
 
-def _run(key: PRNGKeyArray, model: Callable, draws: Draws, names: list[str], args: tuple, kwargs: dict) -> Draws:
+def _run(
+    key: PRNGKeyArray,
+    model: Callable,
+    draws: NamedDraws,
+    names: list[str],
+    args: tuple,
+    kwargs: dict,
+) -> NamedDraws:
     """The named sites of the model, at each draw."""
     from numpyro.infer import Predictive
 
@@ -99,17 +108,21 @@ def _run(key: PRNGKeyArray, model: Callable, draws: Draws, names: list[str], arg
 
 
 def _is_data(site: dict[str, Any]) -> bool:
-    """Observed, and not a factor, whose value is empty."""
+    """Whether the site is observed data; a factor is not, since its value is empty."""
     return site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ != "Unit"
 
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
-    """The posterior of a NumPyro model, given the arguments that it would be called with.
+    """The posterior of a NumPyro model.
 
-    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale,
-    `posterior.draws` on the model's own. New data of the same shapes reuse what was compiled.
+    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale, and
+    `posterior.draws` on the model's scale. New data of the same shapes do not compile again.
+    Discrete parameters, and supports that depend on other parameters, raise `ValueError`.
 
-    Discrete parameters, and supports that depend on other parameters, are refused with the reason.
+    **Arguments:**
+
+    - `model`: a NumPyro model.
+    - `args`, `kwargs`: the arguments that the model is called with.
 
     ```python
     import numpyro, numpyro.distributions as dist
@@ -122,11 +135,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     target = ksivi.from_numpyro(model, jnp.arange(3.0), y=jnp.array([0.1, 0.9, 2.1]))
     ```
 
-    A plate with a `subsample_size` makes minibatches: an estimate of the score in training takes so many rows, drawn
-    with replacement; `target.log_density`, ArviZ and predictions see all. The model is given all of the data, and
-    takes the rows of a minibatch itself, by the indices that the plate gives or with `numpyro.subsample`; all that
-    depends on them has to be inside the plate, which weighs it. Only one plate may be subsampled, and no parameters
-    may be inside.
+    A plate with a `subsample_size` makes minibatches. Each estimate of the score in training then
+    uses that many rows, drawn with replacement; `target.log_density`, ArviZ and predictions use all
+    rows. The model is given all of the data and selects the rows of a minibatch itself, with the
+    indices that the plate returns or with `numpyro.subsample`. Everything that depends on them must
+    be inside the plate, which weighs it. Only one plate may be subsampled, and it must not contain
+    parameters.
 
     ```python
     import numpyro, numpyro.distributions as dist
@@ -147,7 +161,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     require_callable(model, "model")
     args, kwargs = jax.tree.map(_as_array, (args, kwargs))
     plate, sites = _on_all_rows(model, args, kwargs)
-    density, latent = ModelDensity(model, args, kwargs, plate), _latent(sites)
+    density, latent = NumPyroModel(model, args, kwargs, plate), _latent(sites)
     supports = {name: _support(name, site) for name, site in latent.items()}
     point = {name: _unconstrained(site) for name, site in latent.items()}
     _require_fixed_supports(density, point, supports)
@@ -156,8 +170,10 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     return target if plate is None else _with_rows(target, plate)
 
 
-def _on_all_rows(model: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[Plate | None, Sites]:
-    """The plate that is subsampled, if there is one, and the model's sites with all of its rows."""
+def _on_all_rows(
+    model: Callable, args: tuple, kwargs: dict[str, Any]
+) -> tuple[Plate | None, Sites]:
+    """The subsampled plate, or None, and the model's sites on all rows."""
     sites = _trace(model, args, kwargs)
     plate = subsampled_plate(sites)
     if plate is None:
@@ -166,7 +182,7 @@ def _on_all_rows(model: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[
 
 
 def _with_rows(target: Target, plate: Plate) -> Target:
-    """The same target, whose minibatches are rows of the plate."""
+    """The same target with minibatches of the plate's rows."""
     whole = cast(PytreeDensity, target.density)
     density = PlateDensity(whole=whole, rows=None, size=plate.size, batch_size=plate.batch_size)
     return eqx.tree_at(lambda t: t.density, target, density)
@@ -177,19 +193,28 @@ def _as_array(leaf: Any) -> Any:
 
 
 def _latent(sites: Sites) -> Sites:
-    """The sites to be inferred; refuses models that have none, or others than those with a density on ℝᵈ."""
+    """The sites to infer. Raises `ValueError` if there are none, or if one is not continuous."""
     for name, site in sites.items():
         if site["type"] == "param":
-            raise ValueError(f"param {name!r} has no prior, and ksivi approximates posteriors: make it a sample site")
-    latent = {name: site for name, site in sites.items() if site["type"] == "sample" and not site["is_observed"]}
+            raise ValueError(
+                f"param {name!r} has no prior: make it a sample site, because ksivi approximates "
+                "posteriors"
+            )
+    latent = {
+        name: site
+        for name, site in sites.items()
+        if site["type"] == "sample" and not site["is_observed"]
+    }
     for name, site in latent.items():
         if site["fn"].support is not None and site["fn"].support.is_discrete:
             raise ValueError(
-                f"sample site {name!r} is discrete ({type(site['fn']).__name__}): sum it out of the model; a sampler "
-                "that follows gradients cannot move it"
+                f"sample site {name!r} is discrete ({type(site['fn']).__name__}): sum it out of "
+                "the model, because ksivi follows gradients"
             )
     if not latent:
-        raise ValueError("model must have a parameter to infer, and all of its sample sites are observed")
+        raise ValueError(
+            "model must have a parameter to infer, but all of its sample sites are observed"
+        )
     return latent
 
 
@@ -206,7 +231,9 @@ def _support(name: str, site: dict[str, Any]) -> Support:
             return Support(kind)
     lower, upper = (getattr(found, end, None) for end in ("lower_bound", "upper_bound"))
     if lower is None and upper is None:
-        raise ValueError(f"sample site {name!r} has the support {found}, which ksivi does not know")
+        raise ValueError(
+            f"sample site {name!r} has the support {found}, which ksivi does not support"
+        )
     return within(lower, upper)
 
 
@@ -216,8 +243,10 @@ def _unconstrained(site: dict[str, Any]) -> Array:
     return biject_to(site["fn"].support).inv(site["value"])
 
 
-def _require_fixed_supports(density: ModelDensity, point: dict[str, Array], supports: dict[str, Support]) -> None:
-    """Our maps must be the model's, wherever its parameters are: checked at two points far apart."""
+def _require_fixed_supports(
+    density: NumPyroModel, point: dict[str, Array], supports: dict[str, Support]
+) -> None:
+    """Raises `ValueError` unless our maps equal the model's, at two points far apart."""
     from numpyro.infer.util import constrain_fn
 
     for factor in (0.5, 1.5):
@@ -226,6 +255,6 @@ def _require_fixed_supports(density: ModelDensity, point: dict[str, Array], supp
         for name, support in supports.items():
             if not np.allclose(support(moved[name]), theirs[name], rtol=1e-4, atol=1e-5):
                 raise ValueError(
-                    f"sample site {name!r} has a support that depends on other parameters: write it as a "
-                    "transformation of a parameter whose support is fixed"
+                    f"sample site {name!r} has a support that depends on other parameters: write "
+                    "it as a transformation of a parameter with a fixed support"
                 )

@@ -1,4 +1,4 @@
-"""Eager checks of a log density at one point."""
+"""Checks of a log density at one point, when a target is made."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ from jaxtyping import Array, Float
 
 from .._core.checks import as_floats, describe
 from .._core.compile import jit
-from ._density import AbstractDensity, FunctionDensity, Point, ScoreDensity
+from ._density import AbstractDensity, Point
 
 
 def as_test_point(point: Any, dim: int, name: str = "test_point") -> Point:
+    """A finite point of the right shape; the origin for None."""
     if point is None:
         return jnp.zeros(dim)
     expected = f"{dim} floating numbers, all finite"
@@ -24,57 +25,69 @@ def as_test_point(point: Any, dim: int, name: str = "test_point") -> Point:
 
 
 def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
-    """Refuses a density that is not a finite scalar, or whose score is not a finite vector, at the test point."""
+    """Raises `ValueError` unless the density and its score are finite at the test point."""
     try:
         value, score = _evaluate(density, x)
-    except _OddShape:
+    except _WrongShape:
         raise
     except Exception as error:
-        either = " or score" if isinstance(density, FunctionDensity) and density.given_score is not None else ""
-        raise ValueError(f"{density.given_as}{either} failed at a point of shape {x.shape}: {error}") from error
+        either = " or score" if density.has_given_score else ""
+        raise ValueError(
+            f"{density.given_as}{either} failed at a point of shape {x.shape}: {error}"
+        ) from error
     if value is not None and not jnp.isfinite(value):
-        raise ValueError(f"{density.given_as} must be finite at the test point, got {value} at {_show(x)}")
+        raise ValueError(
+            f"{density.given_as} must be finite at the test point, got {value} at {_show(x)}"
+        )
     if not bool(jnp.isfinite(score).all()):
         of = "" if density.given_as == "score" else f", the gradient of {density.given_as},"
-        raise ValueError(f"score{of} must be finite at the test point, got {_show(score)} at {_show(x)}")
-    if isinstance(density, FunctionDensity) and density.given_score is not None:
+        raise ValueError(
+            f"score{of} must be finite at the test point, got {_show(score)} at {_show(x)}"
+        )
+    if density.has_given_score:
         _compare_scores(density, x)
 
 
-class _OddShape(ValueError):
-    """Of what a density returned, in words of our own."""
+class _WrongShape(ValueError):
+    """A density returned a wrong shape or dtype; the message is already complete."""
 
 
 @jit
 def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
-    # Compiled, so that a second target of the same function and shapes runs none of the user's Python.
-    value = None if isinstance(density, ScoreDensity) else density.value(x)
-    if value is not None and (jnp.shape(value) != () or not jnp.issubdtype(jnp.result_type(value), jnp.floating)):
-        raise _OddShape(
+    # Compiled, so that a second target with the same function and shapes does not trace it again.
+    value = density.value(x) if density.has_values else None
+    if value is not None and (jnp.shape(value) != () or not _is_floating(value)):
+        raise _WrongShape(
             f"{density.given_as} must return one floating scalar for one point, got "
             f"shape {jnp.shape(value)} and dtype {jnp.result_type(value)}"
         )
     score = density.score(x)
-    if jnp.shape(score) != x.shape or not jnp.issubdtype(jnp.result_type(score), jnp.floating):
-        raise _OddShape(
+    if jnp.shape(score) != x.shape or not _is_floating(score):
+        raise _WrongShape(
             f"score must return shape {x.shape}, like the point, and floating numbers, "
             f"got shape {jnp.shape(score)} and dtype {jnp.result_type(score)}"
         )
     return value, score
 
 
+def _is_floating(value: Any) -> bool:
+    return bool(jnp.issubdtype(jnp.result_type(value), jnp.floating))
+
+
 @jit
-def _both_scores(density: FunctionDensity, x: Float[Array, " d"]):
-    return density.score(x), FunctionDensity(density.log_density, None).score(x)
+def _both_scores(density: AbstractDensity, x: Float[Array, " d"]):
+    return density.score(x), density.derived_score(x)
 
 
-def _compare_scores(density: FunctionDensity, x: Float[Array, " d"]) -> None:
+def _compare_scores(density: AbstractDensity, x: Float[Array, " d"]) -> None:
+    """Compares the given score with the gradient, near the test point."""
     x = x + 0.1 + 0.01 * jnp.arange(len(x)) / len(x)
     given, derived = _both_scores(density, x)
     agree = jnp.allclose(given, derived, rtol=1e-2, atol=1e-3 * (1 + jnp.max(jnp.abs(derived))))
     if bool(jnp.all(jnp.isfinite(derived))) and not agree:
         raise ValueError(
-            f"score disagrees with the gradient of log_density at {_show(x)}: {_show(given)} and {_show(derived)}"
+            f"score disagrees with the gradient of log_density at {_show(x)}: {_show(given)} and "
+            f"{_show(derived)}"
         )
 
 

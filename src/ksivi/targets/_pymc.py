@@ -1,4 +1,4 @@
-"""The door for PyMC models."""
+"""Targets from PyMC models."""
 
 import contextlib
 import warnings
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Scalar
 
-from ._model import AbstractModel, Draws
+from ._model import AbstractModel, NamedDraws
 from ._target import Target
 from .supports import Support, greater_than, interval, within
 
@@ -19,7 +19,7 @@ Outputs = Callable[..., tuple[Array, ...]]
 
 
 class PyMCModel(AbstractModel):
-    """log p(parameters, data) of a PyMC model on its unconstrained scale, as PyTensor compiles it to JAX."""
+    """log p(parameters, data) of a PyMC model on its unconstrained scale, compiled to JAX."""
 
     supports: tuple[Support, ...]
     model: Any = eqx.field(static=True)
@@ -36,24 +36,33 @@ class PyMCModel(AbstractModel):
 
     def log_likelihood(self, draws):
         observed = self.model.observed_RVs
-        return self._at(draws, [variable.name for variable in observed], self.model.logp(observed, sum=False))
+        return self._at(
+            draws, [variable.name for variable in observed], self.model.logp(observed, sum=False)
+        )
 
     def observed(self):
         values = self.model.rvs_to_values
-        return {variable.name: np.asarray(values[variable].eval()) for variable in self.model.observed_RVs}
+        return {
+            variable.name: np.asarray(values[variable].eval())
+            for variable in self.model.observed_RVs
+        }
 
     def predictive(self, key, draws, *args, **kwargs):
         import arviz
         import pymc
 
         if args or kwargs:
-            raise ValueError("a PyMC model takes no arguments: give it other data by pymc.set_data")
-        stored = arviz.from_dict(posterior={name: np.asarray(values)[None] for name, values in draws.items()})
+            raise ValueError("a PyMC model takes no arguments: set new data with pymc.set_data")
+        stored = arviz.from_dict(
+            posterior={name: np.asarray(values)[None] for name, values in draws.items()}
+        )
         seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
-        found = pymc.sample_posterior_predictive(stored, self.model, random_seed=seed, progressbar=False)
+        found = pymc.sample_posterior_predictive(
+            stored, self.model, random_seed=seed, progressbar=False
+        )
         return {name: values.to_numpy()[0] for name, values in found.posterior_predictive.items()}
 
-    def _at(self, draws: Draws, names: list[str], outputs: list[Any]) -> Draws:
+    def _at(self, draws: NamedDraws, names: list[str], outputs: list[Any]) -> NamedDraws:
         """Variables of the model, at each draw."""
         if not names:
             return {}
@@ -69,9 +78,9 @@ class PyMCModel(AbstractModel):
 def from_pymc(model: Any) -> Target:
     """The posterior of a PyMC model, compiled to JAX by PyTensor.
 
-    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale, `posterior.draws` on
-    the model's own. Discrete parameters, and transforms other than logarithms, intervals, simplices and orders, are
-    refused with the reason.
+    Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale, and
+    `posterior.draws` on the model's scale. Supported transforms are log, interval, simplex and
+    ordered. Other transforms and discrete parameters raise `ValueError`.
 
         with pymc.Model() as model:
             slope = pymc.Normal("slope", 0, 1)
@@ -106,9 +115,10 @@ def from_pymc(model: Any) -> Target:
 
 @contextlib.contextmanager
 def _same_precision() -> Iterator[None]:
-    """PyTensor switches JAX to double precision for the whole process, and asks for it in every operation.
+    """Keeps JAX's precision as it is: it is the user's choice.
 
-    Whether to is the user's choice; in single precision JAX would warn of each such operation.
+    PyTensor switches JAX to double precision for the whole process. It also requests double
+    precision in every operation, and in single precision JAX would warn about each of them.
     """
     before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
     with warnings.catch_warnings():
@@ -128,39 +138,50 @@ def _compiled(model: Any, outputs: list[Any]) -> Outputs:
 
 def _require_continuous(model: Any) -> None:
     if not model.free_RVs:
-        raise ValueError("model must have a parameter to infer, and it has none")
+        raise ValueError("model must have a parameter to infer, but it has none")
     for variable in model.free_RVs:
         if variable.dtype.startswith(("int", "uint", "bool")):
             raise ValueError(
-                f"{variable.name!r} is discrete: sum it out of the model; a sampler that follows gradients "
-                "cannot move it"
+                f"{variable.name!r} is discrete: sum it out of the model, because ksivi follows "
+                "gradients"
             )
 
 
 def _support(model: Any, variable: Any) -> Support:
-    """By the transform that PyMC uses; `_require_maps` holds it to what PyMC does."""
+    """The support that belongs to PyMC's transform; `_require_maps` compares the two."""
     transform = model.rvs_to_transforms[variable]
     if transform is None:
         return Support("real")
     if hasattr(transform, "args_fn"):
-        low, high = (None if end is None else end.eval() for end in transform.args_fn(*variable.owner.inputs))
+        low, high = (
+            None if end is None else end.eval() for end in transform.args_fn(*variable.owner.inputs)
+        )
         return within(low, high)
-    known = {"log": greater_than(0.0), "logodds": interval(0.0, 1.0), "ordered": Support("ordered_vector")}
+    known = {
+        "log": greater_than(0.0),
+        "logodds": interval(0.0, 1.0),
+        "ordered": Support("ordered_vector"),
+    }
     known["simplex"] = Support("softmax_simplex")
     if transform.name not in known:
-        raise ValueError(f"{variable.name!r} has the transform {transform.name!r}, which ksivi does not know")
+        raise ValueError(
+            f"{variable.name!r} has the transform {transform.name!r}, which ksivi does not support"
+        )
     return known[transform.name]
 
 
 def _require_maps(model: Any, example: dict[str, Array], supports: dict[str, Support]) -> None:
-    """Our maps must be the model's, wherever its parameters are: checked at two points."""
+    """Raises `ValueError` unless our maps equal the model's, at two points."""
     function = _compiled(model, model.replace_rvs_by_values(model.free_RVs))
     for shift in (0.3, -0.7):
-        moved = {name: u + shift * (1 + jnp.arange(u.size).reshape(u.shape) / u.size) for name, u in example.items()}
+        moved = {
+            name: u + shift * (1 + jnp.arange(u.size).reshape(u.shape) / u.size)
+            for name, u in example.items()
+        }
         theirs = function(*moved.values())
         for (name, u), value in zip(moved.items(), theirs, strict=True):
             if not np.allclose(supports[name](u), value, rtol=1e-4, atol=1e-5):
                 raise ValueError(
-                    f"{name!r} has a support that depends on other parameters, or a map of its own: write it as a "
-                    "transformation of a parameter whose support is fixed"
+                    f"{name!r} has a support that depends on other parameters, or an unusual "
+                    "transform: write it as a transformation of a parameter with a fixed support"
                 )

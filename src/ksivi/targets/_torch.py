@@ -1,4 +1,4 @@
-"""The door for PyTorch."""
+"""Targets from PyTorch code."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -21,13 +21,15 @@ def from_torch(
     names: Sequence[str] | None = None,
     test_point: Float[Array, " d"] | None = None,
 ) -> Target:
-    r"""A target whose log density is PyTorch code. Gradients and products with the Hessian are PyTorch's.
+    r"""A target whose log density is PyTorch code, as are its gradient and Hessian-vector products.
 
     **Arguments:**
 
-    - `log_density`: (dim,) ↦ scalar, of tensors in double precision; or, `batched`, of points as rows, (n, dim) ↦ (n,),
-        each by its own row alone. Otherwise `torch.vmap` makes it so.
-    - `device`: where it runs.
+    - `log_density`: (dim,) ↦ scalar, for tensors in double precision. `torch.vmap` applies it to a
+        batch of points.
+    - `batched`: `log_density` takes points as rows instead, (n, dim) ↦ (n,). Each value must depend
+        on its own row only.
+    - `device`: the PyTorch device that it runs on.
 
     ```python
     target = ksivi.from_torch(lambda x: -0.5 * (x**2).sum(), dim=2)
@@ -38,15 +40,22 @@ def from_torch(
     except ImportError as error:
         raise ImportError("from_torch needs PyTorch: pip install 'ksivi[torch]'") from error
     require_callable(log_density, "log_density")
-    derivatives = (_ValueAndGradient(log_density, batched, device), _HessianProduct(log_density, batched, device))
     return from_callback(
-        derivatives[0], dim, hessian_product=derivatives[1], batched=True, names=names, test_point=test_point
+        _ValueAndGradient(log_density, batched, device),
+        dim,
+        hessian_product=_HessianProduct(log_density, batched, device),
+        batched=True,
+        names=names,
+        test_point=test_point,
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Derivative:
-    """A derivative of a log density, of points as rows. Two of one function are equal: nothing is compiled again."""
+    """A derivative of a log density, for points as rows.
+
+    Two of them with the same function are equal, so that nothing is compiled again.
+    """
 
     log_density: Callable
     batched: bool
@@ -83,7 +92,7 @@ class _HessianProduct(_Derivative):
 
         points = self._tensor(x).requires_grad_()
         (gradient,) = torch.autograd.grad(self._values(points).sum(), points, create_graph=True)
-        if not gradient.requires_grad:  # linear: no curvature
+        if not gradient.requires_grad:  # a linear log density has no curvature
             return np.zeros_like(x)
         (product,) = torch.autograd.grad(gradient, points, self._tensor(v), allow_unused=True)
         return np.zeros_like(x) if product is None else _array(product)

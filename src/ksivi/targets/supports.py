@@ -1,4 +1,4 @@
-"""Where a parameter lives, and the map to there from the real line."""
+"""Supports of parameters, and the maps onto them from the real line."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from .._core import archive
 
 
 class _Map(NamedTuple):
-    """y(u), u(y) and log |det ∂y/∂u| in parts that are to be summed."""
+    """y(u), u(y), and the terms whose sum is log |det ∂y/∂u|."""
 
     forward: Callable[..., Array]
     inverse: Callable[..., Array]
@@ -21,19 +21,26 @@ class _Map(NamedTuple):
 
 _MAPS = {
     "real": _Map(lambda u: u, lambda y: y, jnp.zeros_like),
-    "greater_than": _Map(lambda u, lower: lower + jnp.exp(u), lambda y, lower: jnp.log(y - lower), lambda u, lower: u),
-    "less_than": _Map(lambda u, upper: upper - jnp.exp(u), lambda y, upper: jnp.log(upper - y), lambda u, upper: u),
+    "greater_than": _Map(
+        lambda u, lower: lower + jnp.exp(u), lambda y, lower: jnp.log(y - lower), lambda u, lower: u
+    ),
+    "less_than": _Map(
+        lambda u, upper: upper - jnp.exp(u), lambda y, upper: jnp.log(upper - y), lambda u, upper: u
+    ),
     "interval": _Map(
         lambda u, lower, upper: lower + (upper - lower) * jax.nn.sigmoid(u),
         lambda y, lower, upper: jnp.log(y - lower) - jnp.log(upper - y),
-        lambda u, lower, upper: jnp.log(upper - lower) + jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u),
+        lambda u, lower, upper: (
+            jnp.log(upper - lower) + jax.nn.log_sigmoid(u) + jax.nn.log_sigmoid(-u)
+        ),
     ),
 }
 
 
 def _softmax(u: Float[Array, "... k"]) -> Float[Array, "... 1+k"]:
-    """PyMC's map to a simplex: of coordinates with the one that makes their sum 0."""
-    return jax.nn.softmax(jnp.concatenate([u, -jnp.sum(u, axis=-1, keepdims=True)], axis=-1), axis=-1)
+    """PyMC's map to a simplex: softmax after a last coordinate that makes the sum 0."""
+    last = -jnp.sum(u, axis=-1, keepdims=True)
+    return jax.nn.softmax(jnp.concatenate([u, last], axis=-1), axis=-1)
 
 
 def _inverse_softmax(y: Float[Array, "... 1+k"]) -> Float[Array, "... k"]:
@@ -60,8 +67,8 @@ class Support(eqx.Module):
     | interval     | between two   | lower + (upper − lower)/(1 + e⁻ᵘ) |
     | softmax_simplex | shares     | softmax(u, −Σu), which is PyMC's |
 
-    Other kinds are those of NumPyro that have no bounds, such as "simplex", "ordered_vector" or "corr_cholesky", with
-    its maps.
+    Every other kind is a NumPyro constraint without bounds, such as "simplex", "ordered_vector" or
+    "corr_cholesky", with NumPyro's map.
     """
 
     kind: str = eqx.field(static=True)
@@ -74,7 +81,7 @@ class Support(eqx.Module):
         return _numpyro_map(self.kind)(u)
 
     def inverse(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
-        """The unconstrained u of a value; not finite where the value is not in the support."""
+        """The unconstrained u of a value. It is not finite if the value is outside the support."""
         if self.kind in _MAPS:
             return _MAPS[self.kind].inverse(value, *self._bounds(value))
         return _numpyro_map(self.kind).inv(value)
@@ -88,7 +95,7 @@ class Support(eqx.Module):
 
     @property
     def least_ndim(self) -> int:
-        """Axes that one value has at least."""
+        """The least number of axes of one value."""
         if self.kind in _MAPS:
             return int(self.kind == "softmax_simplex")
         return 2 if "chol" in self.kind or "matrix" in self.kind else 1
@@ -102,7 +109,7 @@ class Support(eqx.Module):
 
 
 def real() -> Support:
-    """All numbers."""
+    """All real numbers."""
     return Support("real")
 
 
@@ -130,7 +137,7 @@ def interval(lower: float | Array, upper: float | Array) -> Support:
 
 
 def within(lower: float | Array | None, upper: float | Array | None) -> Support:
-    """Numbers above the one and below the other, where there are such bounds."""
+    """Numbers above `lower` and below `upper`; None means no bound."""
     if lower is not None and upper is not None:
         return interval(lower, upper)
     if lower is not None:
@@ -144,7 +151,7 @@ def simplex() -> Support:
 
 
 def ordered() -> Support:
-    """Vectors of rising numbers, along the last axis. Needs NumPyro."""
+    """Vectors of increasing numbers, along the last axis. Needs NumPyro."""
     return Support("ordered_vector")
 
 
@@ -161,9 +168,11 @@ def _as_bound(bound: float | Array) -> Array:
 
 
 def _numpyro_map(kind: str) -> Any:
-    # Simplices, orders and correlations are mapped as NumPyro does: its densities are in those coordinates.
+    # NumPyro's densities are in the coordinates of its own maps.
     try:
         from numpyro.distributions import biject_to, constraints
     except ImportError as error:
-        raise ImportError(f"a parameter on the support {kind!r} needs NumPyro: pip install 'ksivi[numpyro]'") from error
+        raise ImportError(
+            f"a parameter on the support {kind!r} needs NumPyro: pip install 'ksivi[numpyro]'"
+        ) from error
     return biject_to(getattr(constraints, kind))
