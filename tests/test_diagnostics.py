@@ -89,7 +89,7 @@ def test_jacobian_norms_of_two_linear_layers():
         (lambda: jacobian_norms(MLP(KEY, (3, 2)), jnp.ones(3)), r"z must be an array of shape \(n, d\)"),
         (
             lambda: jacobian_lipschitz(MLP(KEY, (3, 2)), MLP(KEY, (3, 2)), jnp.ones((1, 3))),
-            "must differ in their parameters",
+            "must have different parameters",
         ),
         (
             lambda: jacobian_lipschitz(MLP(KEY, (3, 2)), MLP(KEY, (3, 4, 2)), jnp.ones((1, 3))),

@@ -1,12 +1,18 @@
-"""Whether to believe a posterior, and how an objective and a family behave."""
+"""Checks of a posterior, and measures of how an objective and a family behave."""
 
-from ._differences import Difference, difference, sliced_distance
-from ._discrepancy import Discrepancy, discrepancy
+from ..results import Discrepancy
+from ._differences import Difference, difference
+from ._differences import sliced_distance as sliced_distance
+from ._discrepancy import discrepancy
 from ._gradients import gradient_variance
-from ._importance import Importance, importance, log_mean_weight, truncated_weights
+from ._importance import Importance, importance
+from ._importance import log_mean_weight as log_mean_weight
+from ._importance import truncated_weights as truncated_weights
 from ._movement import Movement, movement
-from ._pareto import khat_threshold, pareto_khat
-from ._smoothness import jacobian_lipschitz, jacobian_norms
+from ._pareto import khat_threshold as khat_threshold
+from ._pareto import pareto_khat
+from ._smoothness import jacobian_lipschitz as jacobian_lipschitz
+from ._smoothness import jacobian_norms as jacobian_norms
 from ._witness import Witness, witness
 
 __all__ = [
@@ -19,13 +25,7 @@ __all__ = [
     "discrepancy",
     "gradient_variance",
     "importance",
-    "jacobian_lipschitz",
-    "jacobian_norms",
-    "khat_threshold",
-    "log_mean_weight",
     "movement",
     "pareto_khat",
-    "sliced_distance",
-    "truncated_weights",
     "witness",
 ]

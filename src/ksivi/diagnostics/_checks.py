@@ -1,4 +1,4 @@
-"""What every diagnostic of a sampler asks of its arguments."""
+"""Checks of the arguments that all diagnostics of a sampler share."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ..targets import Target, require_all_rows
 
 
 def require_fit(target: Any, posterior: Any, name: str) -> None:
-    """Refuses (`ValueError`), on behalf of the function named, all but a target and a posterior that fit together."""
+    """Raises a `ValueError` unless target and posterior have the right types and the same dimension."""
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
     if not isinstance(posterior, Posterior):

@@ -1,4 +1,4 @@
-"""How two samples differ: means, widths and tails, coordinate by coordinate."""
+"""How two samples differ: means, widths and tails of each coordinate."""
 
 import dataclasses
 
@@ -14,18 +14,19 @@ _FEWEST_BEYOND, _MOST_BEYOND = 0.006, 0.02
 _LEVELS = np.array([0.01, 0.05, 0.95, 0.99])
 _NUM_DIRECTIONS, _GRID = 50, 500
 _NOISE = 3.1
-"""n times the squared sliced W₂ of n normal draws to their distribution, about."""
+"""About n times the squared sliced W₂ between n normal draws and their distribution."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """From one sample to another, which is held for the better one.
+    """The change from a first sample to a second, better one.
 
     **Attributes:**
 
-    - `shift`: for each coordinate, the change of the mean, in standard deviations of the second.
-    - `width`: the change of the log of the central 90% width.
-    - `tails`: shares of the first sample beyond the second's 1% and 99% quantiles, averages over coordinates.
+    - `shift`: the change of the mean of each coordinate, in standard deviations of the second sample.
+    - `width`: the change of the log width of the central 90% interval of each coordinate.
+    - `tails`: the shares of the first sample below the second's 1% quantile and above its 99% quantile, averaged over
+        the coordinates.
     """
 
     shift: Float[np.ndarray, " d"]
@@ -33,11 +34,11 @@ class Difference:
     tails: tuple[float, float]
 
     def is_small(self, error: float = 0.0) -> bool:
-        """Whether shifts and widths stay below 0.1 on average and 0.3 at worst, and tails between 0.6% and 2%.
+        """Whether shifts and widths are at most 0.1 on average and 0.3 at worst, and tails within 0.6% to 2%.
 
         **Arguments:**
 
-        - `error`: a standard error of shifts, which are then allowed for twice.
+        - `error`: the standard error of a shift. The limits grow by twice this number.
         """
         tails = all(_FEWEST_BEYOND <= share <= _MOST_BEYOND for share in self.tails)
         return tails and all(
@@ -57,7 +58,7 @@ class Difference:
 def difference(
     first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"] | None = None
 ) -> Difference:
-    """From the first sample to the second, whose draws may have weights that sum to 1."""
+    """The change from the first sample to the second. The draws of the second may have weights that sum to 1."""
     first = as_numbers(first, "first", ("n", "d"))
     second = as_numbers(second, "second", ("m", first.shape[1]))
     count = len(second)
@@ -76,10 +77,10 @@ def difference(
 def sliced_distance(
     first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"]
 ) -> float:
-    r"""Sliced W₂ from the first sample to the second, weighted one, less what draws of one distribution would show.
+    r"""The sliced W₂ distance from the first sample to the second, weighted one, corrected for sampling noise.
 
-    Coordinates are in normal scores of the second's marginals, so that its own are 1 wide. What means and widths of
-    coordinates do not see, such as shares of many modes, is far along some other direction:
+    Each coordinate is first mapped to a standard normal by the second sample's marginal. Random directions θ then show
+    what means and widths of coordinates do not, such as wrong shares of many modes:
 
         D² = E_θ W₂²(θᵀa, θᵀb) − c (1/n + Σ w²)
     """
@@ -94,13 +95,13 @@ def sliced_distance(
 
 
 def _normal_scores(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both samples, each coordinate mapped by the second's weighted marginal to a standard normal."""
-    from scipy.special import ndtri  # takes longer to import than all of this library
+    """Both samples, with each coordinate mapped to a standard normal by the second's weighted marginal."""
+    from scipy.special import ndtri  # SciPy takes longer to import than this library
 
     columns = []
     for a, b in zip(first.T, second.T, strict=True):
         order, middles = _middles(b, weights)
-        # One draw's weight within each end, where the tails of the second are unknown.
+        # The tails beyond the outermost draws are unknown: clip at the share of one draw.
         scores = ndtri(np.clip(middles, 1 / len(b), 1 - 1 / len(b)))
         columns.append([np.interp(part, b[order], scores) for part in (a, b)])
     ours, theirs = zip(*columns, strict=True)
@@ -110,7 +111,7 @@ def _normal_scores(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -
 def _weighted_quantiles(
     x: np.ndarray, weights: np.ndarray, levels: Float[np.ndarray, " l"] = _LEVELS
 ) -> Float[np.ndarray, "l d"]:
-    """At the middle of each draw's weight, and linear between: numpy's quantiles as n grows."""
+    """Quantiles that are linear between the middles of the draws' weights. They approach NumPy's as n grows."""
     columns = []
     for column in x.T:
         order, middles = _middles(column, weights)
@@ -119,6 +120,6 @@ def _weighted_quantiles(
 
 
 def _middles(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The order of a column, and the weight up to the middle of each draw's own."""
+    """The order that sorts a column, and the cumulative weight up to the middle of each draw's weight."""
     order = np.argsort(column)
     return order, np.cumsum(weights[order]) - 0.5 * weights[order]

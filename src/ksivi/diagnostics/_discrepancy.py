@@ -1,4 +1,4 @@
-"""KSD² of a posterior's draws, with a band and a p-value by the bootstrap."""
+"""KSD² of a posterior's draws, with a bootstrap band and a p-value."""
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,15 @@ def discrepancy(
     num_samples: int = 1_000,
     kernel: AbstractKernel | None = None,
 ) -> Discrepancy:
-    r"""KSD² as a U-statistic, on fresh draws, in the coordinates that the posterior was trained in.
+    r"""KSD² as a U-statistic of new draws, in the coordinates of the training.
 
-    The band resamples the draws; the p-value is the share of Σ_{i≠j} (wᵢ − 1)(wⱼ − 1) uᵢⱼ / n(n−1), w multinomial,
-    that is above the estimate: what it would be for draws of the target.
+    The band comes from resampled draws. The p-value is the share of bootstrap values
+    Σ_{i≠j} (wᵢ − 1)(wⱼ − 1) uᵢⱼ / n(n−1), w multinomial, that are at least the estimate.
 
     **Arguments:**
 
-    - `kernel`: IMQ with the median bandwidth unless given.
+    - `num_samples`: the number of draws.
+    - `kernel`: default IMQ with the median bandwidth.
 
     ```python
     print(ksivi.diagnostics.discrepancy(jax.random.key(3), target, fit.posterior, num_samples=200))

@@ -1,4 +1,4 @@
-"""How noisy an objective's gradient is."""
+"""The variance of an objective's stochastic gradient."""
 
 import equinox as eqx
 import jax
@@ -23,17 +23,17 @@ def gradient_variance(
     *,
     step: int = 0,
 ) -> tuple[float, float]:
-    r"""tr Cov(g), g the stochastic gradient of one step at a fixed family, and the standard error of the estimate.
+    r"""tr Cov(g) for the stochastic gradient g of one step at a fixed family, and its standard error.
 
         1/R Σᵣ ½ ‖gᵣ − gᵣ′‖²,   (gᵣ, gᵣ′) independent pairs,
 
-    summed over the family's trained parameters: unbiased, and in the memory of one pair.
+    summed over the family's trained parameters. The estimate is unbiased and needs the memory of one pair.
 
     **Arguments:**
 
-    - `objective`: its inner state (a critic, chains) is that of a start, before its first step.
-    - `num_repeats`: R, the pairs of gradients.
-    - `step`: the step at which schedules are read.
+    - `objective`: an inner state, such as a critic or chains, is the initial one.
+    - `num_repeats`: R, the number of pairs of gradients.
+    - `step`: the step at which schedules are evaluated.
 
     ```python
     family = ksivi.SemiImplicit.location_scale(2)

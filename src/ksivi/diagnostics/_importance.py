@@ -1,4 +1,4 @@
-"""Importance weights, the evidence bound and the evidence of a semi-implicit posterior."""
+"""Importance weights, the ELBO and the evidence of a semi-implicit posterior."""
 
 import dataclasses
 
@@ -19,20 +19,20 @@ from ._checks import require_fit
 from ._differences import Difference, difference
 
 _BLOCK = 100
-"""Draws that share their auxiliary z. Blocks are independent, so standard errors are taken between them."""
+"""Draws per block. The draws of a block share their auxiliary z; standard errors come from independent blocks."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Importance:
-    """Draws of q with their log weights log p(x) − log q̂(x), and what the weights say.
+    """Draws from q with their log weights log p(x) − log q̂(x), and estimates from the weights.
 
     **Attributes:**
 
-    - `draws`, `log_weights`: in the target's own coordinates.
-    - `elbo`, `elbo_error`: the mean log weight, a lower bound of the log evidence, and its standard error.
-    - `log_evidence`, `log_evidence_error`: log of the mean weight, and its standard error. The mean weight is unbiased
-        for ∫ p for every `num_mixing`; where few weights carry it, neither it nor its error is to be believed.
-    - `num_mixing`: auxiliary z for each draw, besides its own.
+    - `draws`, `log_weights`: in the target's coordinates.
+    - `elbo`, `elbo_error`: the mean log weight, which is a lower bound of the log evidence, and its standard error.
+    - `log_evidence`, `log_evidence_error`: the log of the mean weight, and its standard error. The mean weight is an
+        unbiased estimate of ∫ p for every `num_mixing`. If few weights dominate, both numbers are unreliable.
+    - `num_mixing`: the number of auxiliary z for each draw, besides the draw's own z.
     """
 
     draws: Float[np.ndarray, "n d"]
@@ -45,7 +45,7 @@ class Importance:
 
     @property
     def weights(self) -> Float[np.ndarray, " n"]:
-        """The weights, normalised to a sum of 1."""
+        """The weights, normalised to sum to 1."""
         shifted = np.exp(self.log_weights - self.log_weights.max())
         return shifted / shifted.sum()
 
@@ -61,7 +61,7 @@ class Importance:
         return float(np.sqrt((n / self.effective_sample_size - 1) / n))
 
     def resampled(self, key: PRNGKeyArray) -> tuple[Float[np.ndarray, "n d"], float]:
-        """As many draws, chosen by their truncated weights, and how many independent ones they are worth."""
+        """As many draws, resampled by their truncated weights, and their effective sample size."""
         weights = truncated_weights(self.log_weights)
         chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
         return self.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
@@ -81,21 +81,21 @@ def importance(
     num_mixing: int = 1_000,
     widening: float = 1.0,
 ) -> Importance:
-    r"""Weighs draws of a trained sampler by w = p(x) / q̂(x), q̂(x) = 1/(K+1) Σₖ q(x|zₖ), the z that made x among them.
+    r"""Importance weights w = p(x) / q̂(x) of a trained sampler's draws.
 
-        ELBO = E log w ≤ log ∫ p,   evidence = E w = ∫ p
+        q̂(x) = 1/(K+1) Σₖ q(x|zₖ),   ELBO = E log w ≤ log ∫ p,   evidence = E w = ∫ p
 
-    Both hold for every K; the first rises to the exact ELBO of q as K grows.
+    One of the zₖ is the z that made x. Both equations hold for every K. The ELBO rises to its exact value as K grows.
 
     **Arguments:**
 
-    - `target`: its log density must be known, not the score alone.
-    - `posterior`: a trained sampler; stored draws have no density.
-    - `num_samples`: draws, rounded up to hundreds, and at least 1,000, below which errors cannot be told.
+    - `target`: must have a log density, not only a score.
+    - `posterior`: a trained sampler. Stored draws have no density.
+    - `num_samples`: the number of draws, rounded up to hundreds. At least 1,000 are drawn, to estimate the errors.
     - `num_mixing`: K.
-    - `widening`: s. Above 1, half of the draws have a mixing that is s times as wide, `families.WideMixing`: they come
-        from where the sampler itself leaves tails and narrow places out, and weights that were heavy are light. The
-        ELBO is then that of the wider sampler.
+    - `widening`: s. Above 1, half of the draws come from a mixing distribution s times as wide
+        (`families.WideMixing`). They reach tails and narrow regions that the sampler misses, so that the weights have
+        lighter tails. The ELBO is then the wider sampler's.
 
     ```python
     result = ksivi.diagnostics.importance(jax.random.key(2), target, fit.posterior, num_samples=1_000)
@@ -106,7 +106,7 @@ def importance(
     if not isinstance(posterior.family, SemiImplicit):
         raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
     if not target.has_log_density:
-        raise ValueError("target must know its log density, and this one knows its score only")
+        raise ValueError("target must have a log density, but this target has only a score")
     as_count(num_samples, "num_samples", minimum=2)
     keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
     wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
@@ -130,12 +130,12 @@ def _weigh(
 
 
 def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> Importance:
-    if np.isnan(log_weights).any():
-        raise ValueError(f"target must not be NaN where q draws, got {int(np.isnan(log_weights).sum())} NaN weights")
+    if count := int(np.isnan(log_weights).sum()):
+        raise ValueError(f"target must not be NaN at draws of the posterior, got {count} NaN weights")
     top = log_weights.max()
     if top == -np.inf:
-        raise ValueError("target must not be zero at every draw of q: there is nothing to weigh")
-    # Where p is 0 at some draws the bound is −∞, and says nothing.
+        raise ValueError("target must not be zero at every draw of the posterior: all weights would be zero")
+    # If p is 0 at some draws, the bound is −∞.
     empty = bool(np.isneginf(log_weights).any())
     elbo, elbo_error = (-np.inf, np.inf) if empty else _mean_and_error(log_weights)
     mean, error = _mean_and_error(np.exp(log_weights - top))

@@ -1,4 +1,4 @@
-"""Whether chains that keep the target move the draws of a fit: they should not."""
+"""Whether chains of Hamiltonian Monte Carlo move the draws of a fit. They should not."""
 
 import dataclasses
 
@@ -27,11 +27,11 @@ class Movement:
 
     **Attributes:**
 
-    - `before`, `after`: draws, one a chain.
-    - `difference`: between them.
-    - `memory`: the correlation of before and after: near 0 where chains have forgotten where they began, so that
-        "after" is the target as far as they could reach; near 1 where they say nothing.
-    - `acceptance`: of the last transitions.
+    - `before`, `after`: the draws, one per chain.
+    - `difference`: the difference between them.
+    - `memory`: the rank correlation of before and after, for each coordinate. Near 0 the chains have forgotten their
+        start, so that `after` is a sample of the region they reach. Near 1 they have hardly moved, and show nothing.
+    - `acceptance`: the mean acceptance rate of the last half of the transitions.
     """
 
     before: Float[np.ndarray, "n d"]
@@ -53,13 +53,13 @@ def movement(
 ) -> Movement:
     r"""Runs a chain of Hamiltonian Monte Carlo from every draw, in coordinates whitened by the draws.
 
-    Draws of the target stay draws of the target; others move towards it, as far as chains get: between separate modes
-    they do not.
+    Draws from the target stay draws from the target. Other draws move towards it, but not between separate modes.
 
     **Arguments:**
 
-    - `num_transitions`: of eight leapfrog steps; the step size adapts to an acceptance of 0.8 in the first half, and
-        is jittered, so that some chains take steps small enough for narrow places.
+    - `num_chains`: the number of chains.
+    - `num_transitions`: transitions per chain, of eight leapfrog steps each. In the first half the step size adapts to
+        an acceptance rate of 0.8. It is jittered, so that some chains take small steps into narrow regions.
 
     ```python
     moved = ksivi.diagnostics.movement(jax.random.key(3), target, fit.posterior, num_chains=200)
@@ -101,7 +101,7 @@ def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_tra
 
 
 def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -> tuple[Place, Scalar]:
-    """One transition of HMC by hand: BlackJAX is an extra, and every fit runs this."""
+    """One transition of HMC. It is written here because every fit runs it, and BlackJAX is an optional extra."""
     momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
     u, value, score = place
     p = jax.random.normal(momentum_key, u.shape, u.dtype)
@@ -116,7 +116,7 @@ def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -
 
     (new, momentum, new_value, new_score), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
     gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
-    # From where p is 0 the gain is +∞, and any finite place is accepted.
+    # Where p is 0 the gain is +∞, and any finite point is accepted.
     probability = jnp.where(jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
     accept = jax.random.uniform(accept_key, (), u.dtype) < probability
     return jax.tree.map(lambda a, b: jnp.where(accept, a, b), (new, new_value, new_score), place), probability

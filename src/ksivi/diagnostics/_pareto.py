@@ -1,4 +1,4 @@
-"""The Pareto k̂ of importance weights: how heavy their tail is, and so whether to believe what they say."""
+"""The Pareto k-hat of importance weights: how heavy their tail is, and so how reliable their averages are."""
 
 import math
 
@@ -11,7 +11,7 @@ from .._core.checks import as_numbers
 def pareto_khat(log_weights: Float[np.ndarray, " n"]) -> float:
     r"""The shape of a generalised Pareto distribution fitted to the largest min(n/5, 3√n) weights.
 
-    Below 1/2 the weights have a variance; above `khat_threshold(n)` their mean is not to be believed at this n.
+    Below 1/2 the weights have a finite variance. Above min(1 − 1/log₁₀ n, 0.7) their mean is unreliable.
 
     ```python
     ksivi.diagnostics.pareto_khat(np.random.default_rng(0).normal(size=2_000))
@@ -29,12 +29,12 @@ def pareto_khat(log_weights: Float[np.ndarray, " n"]) -> float:
 
 
 def khat_threshold(num_weights: int) -> float:
-    """min(1 − 1/log₁₀ n, 0.7), above which n weights are too few for their tail."""
+    """min(1 − 1/log₁₀ n, 0.7): the largest k-hat at which the mean of n weights is reliable."""
     return min(1 - 1 / math.log10(num_weights), 0.7)
 
 
 def _fit_shape(x: Float[np.ndarray, " m"]) -> float:
-    """Zhang and Stephens' estimate with a weak prior towards 1/2. By hand: no library of the core has it."""
+    """Zhang and Stephens' estimate with a weak prior towards 1/2. No dependency of the core has it."""
     x = np.maximum(x, np.finfo(float).tiny)
     m = len(x)
     grid = np.arange(1, 31 + int(math.sqrt(m)))

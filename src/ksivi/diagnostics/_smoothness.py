@@ -1,4 +1,4 @@
-"""How smooth μ(z; φ) is in its parameters φ (the paper's assumption on its networks)."""
+"""How smooth a network μ(z; φ) is in its parameters φ. The paper assumes that it is."""
 
 from collections.abc import Callable
 
@@ -17,12 +17,12 @@ Network = Callable[[Float[Array, " k"]], Float[Array, " d"]]
 
 
 def jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, " n"]:
-    r"""‖∂μ(z; φ)/∂φ‖_F at each z, φ the trained parameters of the network: at least the operator norm.
+    r"""‖∂μ(z; φ)/∂φ‖_F at each z, where φ are the trained parameters. It is at least the operator norm.
 
     **Arguments:**
 
     - `mean`: a network, such as `fit.posterior.family.conditional.mean`.
-    - `z`: points of the mixing distribution.
+    - `z`: points from the mixing distribution.
 
     ```python
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(10,))
@@ -35,12 +35,12 @@ def jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, "
 def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, " n"]:
     r"""‖J(z; φ_a) − J(z; φ_b)‖_F / ‖φ_a − φ_b‖ at each z, J = ∂μ/∂φ.
 
-    It is at most the Lipschitz constant of J in Frobenius norm, which is larger than that in operator norm.
+    It is a lower bound of the Lipschitz constant of J in the Frobenius norm.
 
     **Arguments:**
 
-    - `mean_a`, `mean_b`: one network at two places of its parameter space, such as two stages of training.
-    - `z`: points of the mixing distribution.
+    - `mean_a`, `mean_b`: the same network with two sets of parameters, such as two stages of training.
+    - `z`: points from the mixing distribution.
 
     ```python
     a, b = (ksivi.families.MLP(jax.random.key(k), (3, 10, 2)) for k in range(2))
@@ -52,7 +52,7 @@ def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"])
         raise ValueError(f"mean_a and mean_b must have parameters of the same shapes, got {shapes[0]} and {shapes[1]}")
     changes, distance = _jacobian_changes(mean_a, mean_b, as_samples(z, "z"))
     if not distance > 0:
-        raise ValueError("mean_a and mean_b must differ in their parameters, and they are the same")
+        raise ValueError("mean_a and mean_b must have different parameters, but they are equal")
     return np.asarray(changes) / float(distance)
 
 

@@ -1,4 +1,4 @@
-"""The witness of KSD: where a fit is wrong, and in which direction."""
+"""The witness function of KSD: where a fit is wrong, and in which direction."""
 
 import equinox as eqx
 import jax
@@ -16,13 +16,13 @@ from ._checks import require_fit
 
 
 class Witness(eqx.Module):
-    """f*, a function of points, one a row, in the target's own coordinates, to directions there.
+    """The witness f*. Call it with points, one per row, to get a direction at each, in the target's coordinates.
 
     **Attributes:**
 
-    - `kernel`: with its bandwidth fixed.
+    - `kernel`: the kernel, with a fixed bandwidth.
     - `draws`, `gaps`: y and s_p(y) − s_{q(·|z)}(y), in the coordinates of the training.
-    - `coordinates`: which these are; None for the target's own.
+    - `coordinates`: the coordinates of the training; None if they are the target's.
     """
 
     kernel: AbstractKernel
@@ -37,7 +37,8 @@ class Witness(eqx.Module):
     def shift(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         r"""How far draws near x should move, to first order: C Σⱼ k(x, yⱼ) gⱼ / Σⱼ k(x, yⱼ), C the draws' covariance.
 
-        That is the witness in the units of x. For Gaussians of one covariance it is the difference of their means.
+        This is the witness in the units of x. For two Gaussians with the same covariance it is the difference of their
+        means.
         """
         gram = _gram(self, as_samples(jnp.asarray(x), "x", self.draws.shape[1]))
         centred = self.draws - jnp.mean(self.draws, axis=0, keepdims=True)
@@ -56,17 +57,17 @@ def witness(
     num_samples: int = 1_000,
     kernel: AbstractKernel | None = None,
 ) -> Witness:
-    r"""f*(x) = E[k(x, y) (s_p(y) − s_{q(·|z)}(y))], y and z of the posterior: Theorem 3.1 of the paper.
+    r"""f*(x) = E[k(x, y) (s_p(y) − s_{q(·|z)}(y))], with y and z drawn from the posterior (the paper's Theorem 3.1).
 
-    It is 0 everywhere for q = p, and points where draws should move: towards mass that q lacks.
+    It is 0 everywhere if q = p. Otherwise it points in the direction in which draws should move.
 
     **Arguments:**
 
-    - `posterior`: a trained sampler; stored draws have no conditional score.
-    - `num_samples`: draws that the expectation is taken over.
-    - `kernel`: IMQ with the median bandwidth of those draws unless given, in the coordinates of the training.
+    - `posterior`: a trained sampler. Stored draws have no conditional score.
+    - `num_samples`: the number of draws in the expectation.
+    - `kernel`: default IMQ with the median bandwidth of those draws, in the coordinates of the training.
 
-    **Returns:** a `Witness`, which is called with points.
+    **Returns:** a `Witness`. Call it with points.
 
     ```python
     f = ksivi.diagnostics.witness(jax.random.key(3), target, fit.posterior, num_samples=200)

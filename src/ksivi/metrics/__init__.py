@@ -1,8 +1,9 @@
-"""How far samples are from a target: samples in, numbers out."""
+"""Distances from samples to a target: samples in, numbers out."""
 
 from ._neighbours import kl_knn
 from ._prediction import nll, rmse
 from ._stein import ksd, mmd
-from ._transport import boxed_wasserstein, sliced_wasserstein, wasserstein
+from ._transport import boxed_wasserstein as boxed_wasserstein
+from ._transport import sliced_wasserstein, wasserstein
 
-__all__ = ["boxed_wasserstein", "kl_knn", "ksd", "mmd", "nll", "rmse", "sliced_wasserstein", "wasserstein"]
+__all__ = ["kl_knn", "ksd", "mmd", "nll", "rmse", "sliced_wasserstein", "wasserstein"]

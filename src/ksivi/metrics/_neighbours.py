@@ -1,4 +1,4 @@
-"""Kullback-Leibler divergence by nearest neighbours."""
+"""The Kullback-Leibler divergence between two samples, by nearest neighbours."""
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,8 +11,8 @@ def kl_knn(x: Float[Array, "n d"], y: Float[Array, "m d"], *, k: int = 10) -> fl
 
         d/n Σᵢ log(νₖ(xᵢ) / ρₖ(xᵢ)) + log(m / (n − 1)),
 
-    ρₖ the distance from xᵢ to its k-th neighbour among the other x, νₖ that among y. With 1,000 samples in two
-    dimensions its noise is about 0.02; the paper uses 100,000.
+    where ρₖ is the distance from xᵢ to its k-th nearest neighbour among the other x, and νₖ among y. With 1,000
+    samples in two dimensions the noise is about 0.02. The paper uses 100,000 samples.
 
     ```python
     x, y = jax.random.normal(jax.random.key(0), (2, 2_000, 2))

@@ -1,4 +1,4 @@
-"""How well posterior draws of a regression predict."""
+"""How well the posterior draws of a regression predict."""
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -7,9 +7,9 @@ from .._core.checks import as_numbers, as_numpy_samples, as_positive
 
 
 def rmse(predictions: Float[Array, "s n"], y: Float[Array, " n"]) -> float:
-    r"""The root mean squared error of the mean prediction over the s draws, √(1/n Σₙ (yₙ − f̄ₙ)²).
+    r"""The root mean squared error √(1/n Σₙ (yₙ − f̄ₙ)²) of the prediction f̄, averaged over the s draws.
 
-    (Not the root of the mean error of single draws, which some papers report, and which is larger.)
+    Some papers report the error of single draws instead, which is larger.
 
     ```python
     ksivi.metrics.rmse(jnp.array([[1.0, 2.0], [3.0, 2.0]]), jnp.array([2.0, 3.0]))
@@ -24,9 +24,9 @@ def nll(predictions: Float[Array, "s n"], y: Float[Array, " n"], precision: floa
 
     **Arguments:**
 
-    - `predictions`: fₛₙ, one row a draw.
-    - `y`: what was observed, in the same units.
-    - `precision`: γ, of the noise, in those units.
+    - `predictions`: fₛₙ, one row per draw.
+    - `y`: the observations, in the same units.
+    - `precision`: γ, the precision of the noise, in the same units.
 
     ```python
     ksivi.metrics.nll(jnp.array([[1.0, 2.0], [3.0, 2.0]]), jnp.array([2.0, 3.0]), precision=0.5)
@@ -44,5 +44,5 @@ def _pair(predictions, y) -> tuple[np.ndarray, np.ndarray]:
     f = as_numpy_samples(predictions, "predictions").astype(np.float64)
     y = as_numbers(y, "y", ("n",))
     if y.shape != f.shape[1:] or not np.all(np.isfinite(y)):
-        raise ValueError(f"y must be {f.shape[1]} finite numbers, one a column of predictions, got shape {y.shape}")
+        raise ValueError(f"y must be {f.shape[1]} finite numbers, one per column of predictions, got shape {y.shape}")
     return f, y

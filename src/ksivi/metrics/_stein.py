@@ -13,7 +13,7 @@ from .._core.compile import jit
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, as_kernel, pair_mean, stein_mean
 
 _FOR_BANDWIDTH = 1_000
-"""Samples that settle a median bandwidth: it is a scale, not a statistic, and its cost grows with the pairs."""
+"""Samples for the median bandwidth. It is only a scale, and its cost grows with the number of pairs."""
 
 
 def ksd(
@@ -22,15 +22,15 @@ def ksd(
     *,
     kernel: AbstractKernel | None = None,
 ) -> float:
-    r"""KSD²(q‖p) from samples of q and the score of p, as a U-statistic: near 0 for q = p, where it may be negative.
+    r"""KSD²(q‖p) from samples of q and the score of p, as a U-statistic. For q = p it is near 0, and may be negative.
 
         1/(n(n−1)) Σ_{i≠j} uₚ(xᵢ, xⱼ),   uₚ(x, y) = ⟨s(x), s(y)⟩ k + ⟨s(x), ∇_y k⟩ + ⟨s(y), ∇_x k⟩ + tr ∇_x ∇_y k
 
     **Arguments:**
 
     - `x`: samples of q.
-    - `score`: ∇ log p at one point, such as `target.score`.
-    - `kernel`: IMQ with the median bandwidth of the first 1,000 samples unless given. It must be twice differentiable.
+    - `score`: the function ∇ log p of one point, such as `target.score`.
+    - `kernel`: a twice differentiable kernel. Default: IMQ with the median bandwidth of the first 1,000 samples.
 
     ```python
     ksivi.metrics.ksd(fit.posterior.sample(jax.random.key(0), 1_000), target.score)
@@ -48,15 +48,15 @@ def ksd(
 
 
 def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKernel | None = None) -> float:
-    r"""The maximum mean discrepancy ‖μ_x − μ_y‖ between the two empirical measures, in the kernel's function space.
+    r"""The maximum mean discrepancy ‖μ_x − μ_y‖ between two samples.
 
         MMD² = mean k(xᵢ, xⱼ) + mean k(yᵢ, yⱼ) − 2 mean k(xᵢ, yⱼ)   (all pairs)
 
     **Arguments:**
 
     - `x`, `y`: two samples.
-    - `kernel`: Gaussian unless given, exp(−r²/h) with h the median of the pooled squared distances (of the first 1,000
-        of each).
+    - `kernel`: default Gaussian, exp(−r²/h). h is the median squared distance between the first 1,000 points of both
+        samples together.
 
     ```python
     ksivi.metrics.mmd(jax.random.normal(jax.random.key(0), (500, 2)), jax.random.normal(jax.random.key(1), (500, 2)))

@@ -1,4 +1,4 @@
-"""Wasserstein distances between samples, by POT."""
+"""Wasserstein distances between samples, computed by POT."""
 
 import jax
 import numpy as np
@@ -17,12 +17,14 @@ def sliced_wasserstein(
 ) -> float:
     r"""(mean over random directions θ of W_pᵖ(⟨θ, x⟩, ⟨θ, y⟩))^(1/p).
 
-    Two exact samples of one distribution are not at distance 0: print their distance, the floor, beside it.
+    Two samples of the same distribution do not have distance 0. Report their distance, the floor, beside it.
 
     **Arguments:**
 
-    - `key`: draws the directions.
+    - `key`: for the random directions.
     - `x`, `y`: two samples.
+    - `p`: the order of the distance.
+    - `num_projections`: the number of directions.
 
     ```python
     x, y = jax.random.normal(jax.random.key(0), (2, 1_000, 3))
@@ -43,9 +45,9 @@ def sliced_wasserstein(
 
 
 def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -> float:
-    r"""The exact Wasserstein distance W_p (Euclidean ground distance) between two samples.
+    r"""The exact Wasserstein distance W_p between two samples, with Euclidean ground distance.
 
-    Refused above 5,000 points, where its matrix of costs and its cubic time stop being reasonable.
+    At most 5,000 points are allowed, because memory grows quadratically and time cubically.
 
     ```python
     x, y = jax.random.normal(jax.random.key(0), (2, 200, 3))
@@ -57,22 +59,22 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
     as_count(p, "p")
     if max(len(a), len(b)) > _MOST_POINTS:
         raise ValueError(
-            f"x and y must hold at most {_MOST_POINTS:,} points, got {len(a):,} and {len(b):,}: exact transport takes "
-            "memory quadratic and time cubic in them; use sliced_wasserstein, or fewer points"
+            f"x and y must have at most {_MOST_POINTS:,} points, got {len(a):,} and {len(b):,}: exact transport needs "
+            "quadratic memory and cubic time; use sliced_wasserstein or fewer points"
         )
     cost = ot.dist(a, b, metric="euclidean") ** p
     return float(ot.emd2([], [], cost, numItermax=_MOST_PIVOTS) ** (1 / p))
 
 
 def boxed_wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], half_width: float) -> float:
-    r"""The exact transport cost min_π Σᵢⱼ πᵢⱼ ‖xᵢ − yⱼ‖² between the points of each sample with all |coordinates| < a.
+    r"""The exact transport cost min_π Σᵢⱼ πᵢⱼ ‖xᵢ − yⱼ‖² between the points of each sample within ±a.
 
-    The square of W₂, not its root: the measure of the paper's Student-t study, whose tails have no second moment. It
-    is not 0 for two exact samples: print that floor beside it. A thousand points against ten thousand take 3 s.
+    This is W₂², not its root. The paper uses it for the Student-t target, whose tails have no second moment. It is not
+    0 for two samples of the same distribution. 1,000 points against 10,000 take 3 s.
 
     **Arguments:**
 
-    - `half_width`: a, half the edge of the box.
+    - `half_width`: a, half the edge length of the box.
 
     ```python
     x, y = (ksivi.problems.student_t().reference(jax.random.key(k), 200) for k in range(2))

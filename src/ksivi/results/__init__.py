@@ -1,6 +1,8 @@
-"""What every method returns: a `Fit` with its posterior, status, diagnostics and cost."""
+"""What every method returns: a `Fit` with its posterior, status, diagnostics and cost.
 
-from .._core import archive as archive
+`Fit`, `Posterior`, `Status`, `Cost`, `Record`, `load` and `read_record` are public as `ksivi.Fit` and so on.
+"""
+
 from ._arviz import named_columns as named_columns
 from ._diagnostics import (
     ChainDiagnostics,
@@ -12,25 +14,22 @@ from ._diagnostics import (
     TrainDiagnostics,
 )
 from ._diagnostics import Discrepancy as Discrepancy
-from ._fit import Cost, Fit, Status
+from ._fit import Cost as Cost
+from ._fit import Fit as Fit
+from ._fit import Status as Status
 from ._fit import gathered as gathered
 from ._json import rows_of as rows_of
-from ._posterior import Posterior, load
-from ._record import Record, read_record
+from ._posterior import Posterior as Posterior
+from ._posterior import load as load
+from ._record import Record as Record
+from ._record import read_record as read_record
 
 __all__ = [
     "ChainDiagnostics",
-    "Cost",
     "Diagnostics",
-    "Fit",
     "FitDiagnostics",
     "NotFinite",
     "ParticleDiagnostics",
-    "Posterior",
-    "Record",
     "SampleDifference",
-    "Status",
     "TrainDiagnostics",
-    "load",
-    "read_record",
 ]

@@ -1,4 +1,4 @@
-"""Draws for other tools: ArviZ, and tables."""
+"""Draws for other tools: ArviZ, and tables with one column per number."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.compile import jit
 from ..families import Empirical, SemiImplicit, exact_log_normals, round_up
-from ..targets import Affine, Target, feed_of
+from ..targets import Affine, Target
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
 Group = dict[str, np.ndarray]
@@ -22,11 +22,14 @@ def densities(
     coordinates: Affine | None,
     target: Target | None,
 ) -> Group:
-    """Log densities of the family's draws x of this key: the target's, the sampler's own, and their difference."""
+    """Log densities at the draws x that this key gives.
+
+    `lp` is the target's, `log_q` the sampler's, and `log_weight` is their difference.
+    """
     found: Group = {}
     if isinstance(family, SemiImplicit):
         found["log_q"] = np.asarray(_log_q(key, family, coordinates, len(x)))
-    if target is not None and target.has_log_density and feed_of(target) is None:
+    if target is not None and target.has_log_density and target.host_rows is None:
         found["lp"] = np.asarray(_log_densities(target, x))
     if len(found) == 2:
         found["log_weight"] = found["lp"] - found["log_q"]
@@ -34,7 +37,7 @@ def densities(
 
 
 def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> Any:
-    """Named draws, numbers of each, and what the model behind the target knows, as ArviZ keeps them."""
+    """The draws by name, their statistics, and the model's log likelihood and data, for ArviZ."""
     groups: dict[str, dict[str, Any]] = {"posterior": dict(named), "sample_stats": dict(stats)}
     observed: dict[str, Array] = {}
     if target is not None and target.model is not None:
@@ -45,14 +48,14 @@ def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> An
 
 
 def named_columns(draws: dict[str, Any]) -> Group:
-    """Every number of every parameter, by a name such as theta[2]."""
+    """One column per number, with a name such as theta[2]."""
     columns = {}
     for name, values in draws.items():
         values = np.asarray(values, np.float64)
         for place in np.ndindex(values.shape[1:]):
             label = f"{name}[{','.join(map(str, place))}]" if place else name
             if label in columns:
-                raise ValueError(f"two parameters share the name {label}: rename one")
+                raise ValueError(f"two parameters have the name {label}: rename one of them")
             columns[label] = values[(slice(None), *place)]
     return columns
 
@@ -68,7 +71,7 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
         return arviz.from_dict(**one_chain, **data)
     tree = arviz.from_dict(groups | data, sample_dims=["sample"])
     if "log_likelihood" in groups:
-        # `arviz.loo` knows no other dimensions than chain and draw.
+        # `arviz.loo` accepts only the dimensions chain and draw.
         tree["log_likelihood"] = arviz.from_dict({"log_likelihood": one_chain["log_likelihood"]})["log_likelihood"]
     return tree
 
@@ -79,7 +82,7 @@ def _arrays(group: dict[str, Any]) -> Group:
 
 @jit
 def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, n: int) -> Float[Array, " n"]:
-    """log q̂ at the draws of this key, the z that made each among the K + 1: without it, q̂ is too low."""
+    """log q̂ at the draws of this key. The K + 1 values of z include the draw's own: without it q̂ is too low."""
     others = family.mixing.sample(jax.random.fold_in(key, 1), _NUM_MIXING, family.dtype)
 
     def one(noise: tuple[Array, Array]) -> Array:

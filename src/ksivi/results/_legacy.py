@@ -16,6 +16,12 @@ from ._json import diagnostics_to_json
 
 _NUMBER = r"(-?(?:[\d,]+(?:\.\d+)?(?:e[+-]?\d+)?|inf|nan))"
 _DIFFERENCE = "means # (#) sd, log widths # (#), tails #% and #%"
+_CHAINS = {
+    "R-hat": "r_hat",
+    "effective sample size": "effective_sample_size",
+    "divergences": "divergences",
+    "acceptance": "acceptance",
+}
 _NOT_FINITE = re.compile(
     r"the (?P<quantity>log density|score|gradient)(?: in (?P<where>.*?))?"
     r"(?: at (?P<share>[\d.]+)% of the draws)?, at step (?P<step>[\d,]+)"
@@ -37,10 +43,9 @@ def _parsed(found: dict[str, Any]) -> Diagnostics:
         ratio, words = found["stein ratio"], found.get("not finite")
         seen = None if words is None else _not_finite(words)
         return TrainDiagnostics(_float(ratio), int(found.get("skipped steps", 0)), seen)
-    if found:
-        names = ("R-hat", "effective sample size", "divergences", "acceptance")
-        return ChainDiagnostics(*(found.pop(name, None) for name in names), **found)
-    return FitDiagnostics()
+    if not found:
+        return FitDiagnostics()
+    return ChainDiagnostics(**{_CHAINS[name]: value for name, value in found.items()})
 
 
 def _fit(found: dict[str, Any]) -> FitDiagnostics:

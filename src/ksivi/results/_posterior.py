@@ -18,7 +18,7 @@ from . import _arviz
 
 @archive.register
 class Posterior(eqx.Module):
-    """A trained sampler or a set of stored draws, in the target's own unconstrained coordinates.
+    """A trained sampler or a set of stored draws, in the target's unconstrained coordinates.
 
     ```python
     draws = fit.posterior.sample(jax.random.key(1), 4_000)
@@ -34,7 +34,7 @@ class Posterior(eqx.Module):
 
     @classmethod
     def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
-        """A family in the coordinates of a target, under its names."""
+        """The posterior of a family that was trained on this target. Names and coordinates are the target's."""
         if not isinstance(family, SemiImplicit | Empirical):
             raise ValueError(f"family must be a ksivi.SemiImplicit or stored draws, got {describe(family)}")
         if not isinstance(target, Target):
@@ -42,7 +42,7 @@ class Posterior(eqx.Module):
         return cls(family, target.coordinates, target.layout, target.supports, target.unwhitened())
 
     def view(self, target: Target) -> Target:
-        """The target in the coordinates that the family draws in."""
+        """The target in the coordinates of the family."""
         target = target.unwhitened()
         return target if self.coordinates is None else target.whitened(self.coordinates.loc, self.coordinates.scale)
 
@@ -51,7 +51,10 @@ class Posterior(eqx.Module):
         return self.family.dim
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
-        """n draws: independent ones of the trained sampler, or n of the stored draws (all of them before any twice)."""
+        """n draws. A trained sampler draws independently.
+
+        Of stored draws, n are chosen, and none is chosen twice before all are chosen once.
+        """
         n = as_count(n, "n")
         size = round_up(n) if isinstance(self.family, SemiImplicit) else n
         return _sample(self.alone(), as_single_key(key), size)[:n]
@@ -59,19 +62,19 @@ class Posterior(eqx.Module):
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
 
-        It is too low on average, the more so the fewer z lie near x: at points whose own z is not known do not divide
-        by it. For importance weights and the evidence use `ksivi.diagnostics.importance`, which keeps each draw's z.
-        Stored draws have no density and refuse (`ValueError`).
+        The estimate is too low on average, most of all if few z lie near x. Do not divide by it. For importance
+        weights and the evidence use `ksivi.diagnostics.importance`, which keeps the z of each draw. Stored draws have
+        no density: a `ValueError` is raised.
         """
         key, x = as_single_key(key), as_samples(x, "x", self.dim)
         return _log_prob(self.alone(), key, x, as_count(num_mixing, "num_mixing"))
 
     def draws(self, key: PRNGKeyArray, n: int) -> dict[str, Float[Array, "n ..."]]:
-        """n draws as a dict, by the target's names; those of a model on its own scale, not the unconstrained one."""
+        """n draws as a dictionary from names to arrays, on the model's own (constrained) scale."""
         return self.constrain(self.sample(key, n))
 
     def constrain(self, x: Float[Array, "n d"]) -> dict[str, Float[Array, "n ..."]]:
-        """Points by the target's names, where its parameters live."""
+        """Unconstrained points as a dictionary from names to arrays, on the model's own scale."""
         names, shapes = zip(*self.layout, strict=True)
         sites = dict(zip(names, split(x, shapes), strict=True))
         if self.supports is None:
@@ -79,28 +82,28 @@ class Posterior(eqx.Module):
         return {name: jax.vmap(to)(u) for (name, u), to in zip(sites.items(), self.supports, strict=True)}
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes one safetensors file that `ksivi.load` reads without the model or the data.
+        """Writes one safetensors file. `ksivi.load` reads it without the model and the data.
 
-        Refuses (`ValueError`) a family that holds user code, such as a custom mixing sampler or activation.
+        A family with user code, such as a custom mixing sampler or activation, raises a `ValueError`.
         """
         archive.write(path, self)
 
     def alone(self) -> "Posterior":
-        """The same sampler without its target: all that drawing needs."""
+        """The same sampler without its target, which drawing does not need."""
         return self if self.target is None else dataclasses.replace(self, target=None)
 
     def to_arviz(self, key: PRNGKeyArray, n: int, target: Target | None = None) -> Any:
-        """The n draws that `draws` gives for this key, for ArviZ, with all that is known of them.
+        """The same n draws as `draws` gives for this key, as ArviZ data.
 
-        `posterior` has the parameters, and a model's deterministic sites; `sample_stats` the log density `lp`, the
-        estimate `log_q` of the sampler's own and their difference `log_weight`; `log_likelihood` and `observed_data`
-        what a model knows, so that `arviz.loo` works. The draws are independent: with ArviZ 1 they have one dimension,
-        `sample`, but for `log_likelihood`, which `arviz.loo(data, reff=1.0)` wants as one chain; with earlier versions,
-        whose functions all want chains, they are one chain.
+        `posterior` holds the parameters and a model's deterministic sites. `sample_stats` holds the log density `lp`,
+        the sampler's log density `log_q` (an estimate) and their difference `log_weight`. `log_likelihood` and
+        `observed_data` come from the model, so that `arviz.loo(data, reff=1.0)` works. The draws are independent. With
+        ArviZ 1 they have one dimension, `sample`; only `log_likelihood` has one chain, because `arviz.loo` needs it.
+        With earlier versions everything has one chain.
 
         **Arguments:**
 
-        - `target`: for a posterior that was loaded, which does not hold its own.
+        - `target`: only needed for a loaded posterior, which has no target.
 
         ```python
         data = fit.posterior.to_arviz(jax.random.key(1), 1_000)
@@ -112,24 +115,24 @@ class Posterior(eqx.Module):
         return _arviz.to_arviz(self.constrain(x), stats, target)
 
     def predictive(self, key: PRNGKeyArray, n: int, *args: Any, **kwargs: Any) -> dict[str, Float[Array, "n ..."]]:
-        """New data of the model behind the target, one set for each of n draws.
+        """Posterior predictive data from the model: one data set for each of n draws.
 
         **Arguments:**
 
-        - `args`, `kwargs`: those of the model, with None for what is to be predicted; its own unless given.
+        - `args`, `kwargs`: the model's arguments, with None for what to predict. Default: those of the target.
         """
         if self.target is None or self.target.model is None:
             raise ValueError(
-                "predictive needs the model: a posterior of a target that was made from one, and not loaded"
+                "predictive needs the model: fit a target that was made from one; a loaded posterior has no model"
             )
         draw_key, data_key = jax.random.split(as_single_key(key))
         return self.target.model.predictive(data_key, self.draws(draw_key, n), *args, **kwargs)
 
 
 def load(path: str | os.PathLike) -> Posterior:
-    """Reads a posterior written by `Posterior.save`; it draws the same numbers for the same key.
+    """Reads a posterior that `Posterior.save` wrote. It draws the same numbers for the same key.
 
-    A damaged, foreign or newer file is refused (`ValueError`) with the reason. Nothing in the file is executed.
+    A damaged file, another kind of file or a newer format raises a `ValueError`. Nothing in the file is executed.
 
     ```python
     posterior = ksivi.load("post.safetensors")
