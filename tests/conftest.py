@@ -1,21 +1,29 @@
-"""Fixtures: reference data beside the checkout, float64 on request, strict rank promotion."""
+"""Fixtures: reference data beside the checkout, float64 on request, strict rank promotion, a cache of programs."""
 
 import gc
 import os
 import tempfile
 from pathlib import Path
 
-# Tests compile many programs and run each briefly: LLVM's first level halves their time. Before JAX starts.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+import programs
+
+# Before JAX starts, and for the processes that tests start.
+os.environ.update({name: value for name, value in programs.settings().items() if name not in os.environ})
 
 import jax
 import jax.numpy as jnp
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Reference draws are made anew by every test run, not read from the user's cache.
 os.environ["KSIVI_CACHE"] = tempfile.mkdtemp(prefix="ksivi-test-")
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):
+        programs.prune()
 
 
 def pytest_collection_finish():
@@ -54,6 +62,16 @@ def forget_programs():
     maps = Path("/proc/self/maps")
     if maps.exists() and len(maps.read_text().splitlines()) > 20_000:
         jax.clear_caches()
+
+
+@pytest.fixture
+def compiled_afresh():
+    """Compiles what a test runs, for tests of what the compiler makes: nothing is read from the cache of programs."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture
