@@ -1,10 +1,12 @@
-"""Kernels k(x, y), their bandwidths, and the tiled pairwise engine under them."""
+"""Kernels k(x, y), their bandwidths, and sums over all pairs of two samples."""
 
 from ._bandwidths import AbstractBandwidth, Fixed, Median
-from ._distances import squared_differences
+from ._distances import squared_differences as squared_differences
+from ._distances import squared_euclidean
 from ._kernel import AbstractKernel, AbstractScaledKernel, Sum
 from ._kernel import as_kernel as as_kernel
-from ._pairwise import fold_rows, map_rows, pair_mean
+from ._pairwise import fold_rows as fold_rows
+from ._pairwise import pair_mean
 from ._shapes import IMQ, Gaussian, Laplace, Matern, Riesz
 from ._stein import stein_direction, stein_gram, stein_mean
 
@@ -20,10 +22,8 @@ __all__ = [
     "Median",
     "Riesz",
     "Sum",
-    "fold_rows",
-    "map_rows",
     "pair_mean",
-    "squared_differences",
+    "squared_euclidean",
     "stein_direction",
     "stein_gram",
     "stein_mean",

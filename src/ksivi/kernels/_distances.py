@@ -1,4 +1,4 @@
-"""What a bandwidth divides: pairwise quantities between two sets of points, in O(n m) memory."""
+"""The quantities that a bandwidth divides, for all pairs of two samples, in O(n m) memory."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ Pairs = Float[Array, "n m"]
 
 
 def squared_euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
-    """‖xᵢ − yⱼ‖² = ‖xᵢ‖² + ‖yⱼ‖² − 2⟨xᵢ, yⱼ⟩ on centred points, so that an offset costs no digits."""
+    """‖xᵢ − yⱼ‖² = ‖xᵢ‖² + ‖yⱼ‖² − 2⟨xᵢ, yⱼ⟩, on centred points to keep precision."""
     centre = lax.stop_gradient(jnp.mean(y, axis=0, keepdims=True))
     x, y = x - centre, y - centre
     products = jnp.matmul(x, y.T, precision=lax.Precision.HIGHEST)
@@ -28,17 +28,20 @@ def euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
 
 
 def manhattan(x: Points, y: Float[Array, "m d"]) -> Pairs:
-    """‖xᵢ − yⱼ‖₁; no matrix product gives it."""
+    """‖xᵢ − yⱼ‖₁, which is not a matrix product."""
     return _by_coordinate(jnp.abs, x, y)
 
 
 def squared_differences(x: Points, y: Float[Array, "m d"]) -> Pairs:
-    """‖xᵢ − yⱼ‖² from the differences themselves: exact for close pairs far out, where `squared_euclidean` is not."""
+    """‖xᵢ − yⱼ‖² from the differences.
+
+    It is accurate for close pairs far from the origin, where `squared_euclidean` is not.
+    """
     return _by_coordinate(jnp.square, x, y)
 
 
 def _by_coordinate(function: Callable[[Pairs], Pairs], x: Points, y: Float[Array, "m d"]) -> Pairs:
-    """The sum of function(xᵢ − yⱼ) over coordinates, one at a time: n × m × d is never stored."""
+    """The sum of function(xᵢ − yⱼ) over coordinates, one by one: n × m × d is never stored."""
 
     @jax.checkpoint
     def add(total: Pairs, columns: tuple[Array, Array]) -> tuple[Pairs, None]:
@@ -50,6 +53,6 @@ def _by_coordinate(function: Callable[[Pairs], Pairs], x: Points, y: Float[Array
 
 
 def riesz_overlap(x: Points, y: Float[Array, "m d"]) -> Pairs:
-    """‖xᵢ‖₁ + ‖yⱼ‖₁ − ‖xᵢ − yⱼ‖₁, which depends on the origin and is therefore not centred."""
+    """‖xᵢ‖₁ + ‖yⱼ‖₁ − ‖xᵢ − yⱼ‖₁. It depends on the origin, so the points are not centred."""
     norms = jnp.sum(jnp.abs(x), axis=1)[:, None] + jnp.sum(jnp.abs(y), axis=1)[None, :]
     return jnp.maximum(norms - manhattan(x, y), 0)

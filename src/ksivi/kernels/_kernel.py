@@ -1,4 +1,4 @@
-"""What a kernel is: a Gram matrix, and bandwidths that are settled by the samples first."""
+"""The interface of kernels: bandwidths are resolved from samples, then a Gram matrix."""
 
 import abc
 from typing import Self
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from .._core.checks import as_floats, describe
-from ._bandwidths import AbstractBandwidth, Fixed
+from ._bandwidths import AbstractBandwidth
 
 Radial = tuple[Float[Array, "n m"], Float[Array, "n m"], Float[Array, "n m"]]
 
@@ -23,9 +23,9 @@ class AbstractKernel(eqx.Module):
 
         **Arguments:**
 
-        - `x`, `y`: the two samples (one sample twice, for a single one).
-        - `group`: 0 for two samples; for a single one, the number of consecutive points that are not paired with each
-            other (1 leaves out the diagonal alone).
+        - `x`, `y`: two samples, or the same sample twice.
+        - `group`: 0 for two samples. For one sample, the number of consecutive points that are not
+            paired with each other; 1 leaves out the diagonal only.
         """
 
     @abc.abstractmethod
@@ -34,9 +34,9 @@ class AbstractKernel(eqx.Module):
 
     @abc.abstractmethod
     def radial(self, r2: Float[Array, "n m"]) -> Radial:
-        """k and its first two derivatives as a function of r² = ‖x − y‖², for Stein kernels.
+        """k and its first two derivatives as functions of r² = ‖x − y‖², for Stein kernels.
 
-        Refuses (`ValueError`) where the kernel is not such a function or not smooth enough.
+        Raises `ValueError` if the kernel is not a smooth function of r².
         """
 
     def __call__(self, x: Float[Array, " d"], y: Float[Array, " d"]) -> Scalar:
@@ -45,14 +45,16 @@ class AbstractKernel(eqx.Module):
 
 
 def as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    """A kernel that was given, or the default; anything else is refused (`ValueError`)."""
+    """The given kernel, or the default for None. Raises `ValueError` for anything else."""
     if not isinstance(kernel, AbstractKernel | None):
-        raise ValueError(f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}")
+        raise ValueError(
+            f"kernel must be one of ksivi.kernels, such as ksivi.kernels.Gaussian(), got {kernel!r}"
+        )
     return default if kernel is None else kernel
 
 
 class AbstractScaledKernel(AbstractKernel):
-    """k(x, y) = profile(spread(x, y) / h): all of this library's kernels but sums of them."""
+    """k(x, y) = profile(spread(x, y) / h): every kernel of this library except sums."""
 
     bandwidth: eqx.AbstractVar[AbstractBandwidth]
 
@@ -70,21 +72,23 @@ class AbstractScaledKernel(AbstractKernel):
 
     def resolve(self, x, y, group=0):
         fixed = self.bandwidth.resolve(self.spread, x, y, group)
-        return eqx.tree_at(lambda k: k.bandwidth, self, fixed, is_leaf=lambda b: isinstance(b, AbstractBandwidth))
+        return eqx.tree_at(
+            lambda k: k.bandwidth, self, fixed, is_leaf=lambda b: isinstance(b, AbstractBandwidth)
+        )
 
     def gram(self, x, y):
         spread = self.spread(x, y)
         return self.profile(spread / self.h.astype(spread.dtype))
 
     def radial(self, r2):
-        raise ValueError(f"a Stein kernel needs a twice differentiable function of ‖x − y‖; {self} is not one")
+        raise ValueError(
+            f"a Stein kernel needs a twice differentiable function of ‖x − y‖; {self} is not one"
+        )
 
     @property
     def h(self) -> Array:
-        """The fixed bandwidth."""
-        if not isinstance(self.bandwidth, Fixed):
-            raise ValueError(f"the bandwidth {self.bandwidth} depends on the samples: call kernel.resolve(x, y) first")
-        return self.bandwidth.h
+        """The bandwidth, if it is fixed."""
+        return self.bandwidth.fixed_value()
 
 
 class Sum(AbstractKernel):
@@ -100,16 +104,19 @@ class Sum(AbstractKernel):
     weights: Float[Array, " k"]
 
     def __init__(self, kernels, weights=None):
-        if not isinstance(kernels, list | tuple) or not all(isinstance(k, AbstractKernel) for k in kernels):
+        is_list = isinstance(kernels, list | tuple)
+        if not is_list or not all(isinstance(k, AbstractKernel) for k in kernels):
             raise ValueError(f"kernels must be a list of kernels, got {describe(kernels)}")
         self.kernels = tuple(kernels)
         weights = jnp.ones(len(self.kernels)) if weights is None else as_floats(weights, "weights")
         if not self.kernels or weights.shape != (len(self.kernels),):
             raise ValueError(
-                f"weights must be one number for each of {len(self.kernels)} kernels, got shape {weights.shape}"
+                f"weights must be one number for each of {len(self.kernels)} kernels, got shape "
+                f"{weights.shape}"
             )
-        if not isinstance(weights, jax.core.Tracer) and not bool(jnp.all((weights >= 0) & jnp.isfinite(weights))):
-            raise ValueError(f"weights must not be negative, got {weights}")
+        is_known = not isinstance(weights, jax.core.Tracer)
+        if is_known and not bool(jnp.all((weights >= 0) & jnp.isfinite(weights))):
+            raise ValueError(f"weights must be finite and not negative, got {weights}")
         self.weights = weights
 
     def resolve(self, x, y, group=0):

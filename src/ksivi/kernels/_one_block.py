@@ -1,6 +1,6 @@
-"""An order statistic by one block of a GPU's threads, which keep all keys in their registers.
+"""An order statistic in one GPU thread block, which keeps all keys in registers.
 
-Written by hand since XLA makes two dozen launches of it, each of which costs more than what it does.
+Written by hand because XLA needs two dozen kernel launches, which cost more than the work itself.
 """
 
 import functools
@@ -15,13 +15,15 @@ from jaxtyping import Array, Int, Scalar
 from ._select import Keys, by_interpolation
 
 _A_WARP = 2**11
-"""Keys of a warp, 64 in each thread: to have fewer warps that wait for each other is worth more than to have many."""
+"""Keys per warp, 64 in each thread. Few warps are best, because warps wait for each other."""
 
 
-def select(keys: Keys, rank: int, size: int, interpret: bool = False) -> tuple[Scalar, Int[Array, ""]]:
-    """The key of the given rank among the `size` that count, and where it is among all, flattened.
+def select(
+    keys: Keys, rank: int, size: int, interpret: bool = False
+) -> tuple[Scalar, Int[Array, ""]]:
+    """The key of the given rank among the `size` that count, and its index in the flattened keys.
 
-    Keys that do not count are the largest integer there is.
+    Keys that do not count are the largest integer.
     """
     flat = keys.ravel()
     padding = (0, 2 ** (flat.size - 1).bit_length() - flat.size)

@@ -1,4 +1,4 @@
-"""The pairwise engine: sums over all pairs of two samples, in tiles of bounded memory."""
+"""Sums over all pairs of two samples, in tiles of bounded memory."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 from .._core.sharding import platform, whole
 
 TILE: int | None = None
-"""Pairs that are held at once; unless given, as many as keep the device busy."""
+"""The number of pairs in memory. None: as many as keep the device busy."""
 
 Carry = TypeVar("Carry")
 Pairwise = Callable[[Float[Array, "n d"], Float[Array, "m d"]], Float[Array, "n m"]]
@@ -22,9 +22,10 @@ Part = Callable[[PyTree, PyTree], Scalar]
 def fold_rows(
     step: Callable[[Carry, PyTree], Carry], carry: Carry, rows: PyTree, num_columns: int
 ) -> Carry:
-    """Folds `step(carry, block of rows)` over blocks of at most a tile of pairs.
+    """Folds `step(carry, block of rows)` over blocks of at most one tile of pairs.
 
-    A block's pairs are recomputed, not stored, when the fold is differentiated. What fits in one tile is one call.
+    The gradient recomputes a block's pairs instead of storing them. If all pairs fit in one tile,
+    `step` is called once.
     """
     blocks, rest = _blocks(rows, num_columns)
     if blocks is None:
@@ -34,10 +35,11 @@ def fold_rows(
 
 
 def sum_rows(part: Part, shared: PyTree, rows: PyTree, num_columns: int) -> Scalar:
-    """Σ part(shared, block of rows) over such blocks. Its gradient takes one pass over the pairs, with the value's own.
+    """Σ part(shared, block of rows) over blocks of at most one tile of pairs.
 
-    The values of the parts are summed at the end: a running sum of many loses what differences of means are made of.
-    What is to be differentiated must be in the arguments of `part`, not in what it closes over.
+    Value and gradient take one pass over the pairs together. The parts are summed at the end, since
+    a running sum loses the digits that differences of means need. Everything to differentiate must
+    be in the arguments of `part`, not in its closure.
     """
     blocks, rest = _blocks(rows, num_columns)
     if blocks is None:
@@ -56,7 +58,7 @@ def _sum_blocks(varying: tuple[PyTree, PyTree], part: Part) -> Scalar:
 def _sum_and_differentiate(
     perturbed: tuple[PyTree, PyTree], varying: tuple[PyTree, PyTree], part: Part
 ) -> tuple[Scalar, tuple[PyTree, PyTree]]:
-    """The value, and as what is left for the backward pass the gradient itself, to be multiplied by a number."""
+    """The value, and the gradient as the residual: the backward pass only multiplies it."""
     shared, fixed = eqx.partition(varying[0], perturbed[0])
 
     def step(so_far: PyTree, block: PyTree) -> tuple[PyTree, tuple[Scalar, PyTree]]:
@@ -77,7 +79,7 @@ def _scale_gradient(
 
 
 def map_rows(function: Callable[[PyTree], Array], rows: PyTree, num_columns: int) -> Array:
-    """Applies `function`, which takes a block of rows to as many rows, over blocks of at most a tile of pairs."""
+    """Applies `function` to blocks of at most one tile of pairs; it returns one row per row."""
     num_rows, block, in_blocks = _block_sizes(rows, num_columns)
     blocks = jax.tree.map(lambda a: a[:in_blocks].reshape(-1, block, *a.shape[1:]), rows)
     done = lax.map(function, blocks)
@@ -88,11 +90,11 @@ def map_rows(function: Callable[[PyTree], Array], rows: PyTree, num_columns: int
 
 
 def _blocks(rows: PyTree, num_columns: int) -> tuple[PyTree | None, PyTree | None]:
-    """Rows in equal blocks, and those left over; all are left over where they fit in one tile."""
+    """Rows in equal blocks, and the remaining rows. If all fit in one tile, there are no blocks."""
     num_rows, block, in_blocks = _block_sizes(rows, num_columns)
     if block == num_rows:
         return None, rows
-    # Every block takes rows from everywhere, so that devices which each hold some rows all have work in each.
+    # Each block takes rows from everywhere, so that all devices of a mesh work on each block.
     blocks = jax.tree.map(
         lambda a: a[:in_blocks].reshape(block, -1, *a.shape[1:]).swapaxes(0, 1), rows
     )
@@ -100,28 +102,29 @@ def _blocks(rows: PyTree, num_columns: int) -> tuple[PyTree | None, PyTree | Non
 
 
 def _block_sizes(rows: PyTree, num_columns: int) -> tuple[int, int, int]:
-    """The number of rows, rows in a block, and rows in whole blocks."""
+    """The number of rows, of rows in a block, and of rows in whole blocks."""
     num_rows = len(jax.tree.leaves(rows)[0])
     block = min(num_rows, max(1, (TILE or _tile()) // num_columns))
     return num_rows, block, num_rows - num_rows % block
 
 
 def _tile() -> int:
-    """16 MiB of single precision on a CPU, near its caches; on a GPU 256, for products that fill it."""
+    """16 MiB in single precision on a CPU, for its caches; 256 MiB on a GPU, to keep it busy."""
     return 2**22 if platform() == "cpu" else 2**26
 
 
 def num_pairs(n: int, m: int, group: int) -> int:
-    """Pairs that count: all n m between two samples, n (n − group) within one."""
+    """The number of pairs that count: n m between two samples, n (n − group) within one."""
     if group and (n != m or n % group):
         raise ValueError(
-            f"group must divide one sample paired with itself, got group {group} for {n} and {m} points"
+            "group must divide one sample paired with itself, got group "
+            f"{group} for {n} and {m} points"
         )
     return n * (m - group)
 
 
 def counted(rows: Int[Array, " r"], m: int, group: int) -> Bool[Array, "r m"] | None:
-    """Which pairs count: rows in the same consecutive group of `group` do not; None when all do."""
+    """A mask of the pairs that count: not those in the same group of `group` rows. None for all."""
     if group == 0:
         return None
     return (rows // group)[:, None] != (jnp.arange(m) // group)[None, :]
@@ -135,7 +138,7 @@ def pair_mean(
     g: Float[Array, "m e"],
     group: int = 0,
 ) -> Scalar:
-    """Mean of k(xᵢ, yⱼ) ⟨fᵢ, gⱼ⟩ over the pairs that count."""
+    """The mean of k(xᵢ, yⱼ) ⟨fᵢ, gⱼ⟩ over the pairs that count."""
     m = len(y)
 
     def part(shared: tuple[Pairwise, Array, Array], block: tuple[Array, Array, Array]) -> Scalar:

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
@@ -16,11 +15,11 @@ Keys = Int[Array, "..."]
 Count = Callable[[Int[Array, " t"]], Int[Array, " t"]]
 
 _DIGITS_UP_TO = 2**18
-"""Keys up to which a GPU settles digits: more thresholds a pass than needed, but a number of passes that is known."""
+"""Up to this many keys, a GPU searches by digits: more thresholds, but a fixed number of passes."""
 
 
 def sortable(values: Float[Array, "..."]) -> Keys:
-    """Integers in the same order as the given non-negative floats: their own bits."""
+    """Integers in the same order as the given non-negative floats: their bits."""
     return lax.bitcast_convert_type(values, integer_like(values.dtype))
 
 
@@ -29,12 +28,10 @@ def integer_like(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def count_below(keys: Int[Array, "n m"], thresholds: Int[Array, " t"]) -> Int[Array, " t"]:
-    """How many keys lie below each of some integers."""
+    """The number of keys below each threshold."""
     below = keys[None] < thresholds[:, None, None]
     by_column = jnp.sum(below, axis=1, dtype=jnp.uint32)
-    if (
-        platform() == "cpu"
-    ):  # sums down the columns are vectorised, unless made one with the sum along them
+    if platform() == "cpu":  # keeps XLA from fusing the two sums: the first one is then vectorised
         by_column = lax.optimization_barrier(by_column)
     return jnp.sum(by_column, axis=1, dtype=jnp.uint32)
 
@@ -42,13 +39,13 @@ def count_below(keys: Int[Array, "n m"], thresholds: Int[Array, " t"]) -> Int[Ar
 def rank_threshold(
     count_below: Count, lowest: Scalar, highest: Scalar, rank: int, size: int
 ) -> Scalar:
-    """An integer such that the smallest key not below it has the given (0-based) rank; there may be equal ones.
+    """An integer such that the smallest key not below it has the given rank, counted from 0.
 
     **Arguments:**
 
-    - `count_below`: how many of the keys, by 32 bits without sign, lie below each of some integers.
+    - `count_below`: the number of keys below each threshold, as unsigned 32-bit integers.
     - `lowest`, `highest`: the smallest and the largest key.
-    - `rank`, `size`: the rank that is wanted, of how many keys.
+    - `rank`, `size`: the rank to find, and the number of keys.
     """
     if platform() == "cpu" or size > _DIGITS_UP_TO:
         return by_interpolation(lambda at: count_below(at[None])[0], lowest, highest, rank, size)
@@ -56,7 +53,11 @@ def rank_threshold(
 
 
 class _Search(NamedTuple):
-    """low ≤ the answer < high; how far the counts there are below and above the rank; whether low moved last (0, 1)."""
+    """A bracket low ≤ answer < high.
+
+    `below` and `above` are the distances of its counts from the rank; `low_moved` is 1 if low moved
+    last.
+    """
 
     low: Scalar
     high: Scalar
@@ -69,12 +70,13 @@ class _Search(NamedTuple):
 def by_interpolation(
     count_below: Callable[[Scalar], Scalar], lowest: Scalar, highest: Scalar, rank: int, size: int
 ) -> Scalar:
-    """The root of count(c) − rank by false position (the Illinois rule), every fourth pass halving the bracket.
+    """The root of count(c) − rank by false position (the Illinois rule).
 
-    Some nine passes for keys that are spread smoothly, where bits one by one are 31; at most 4 · 31 for any.
+    Every fourth pass halves the bracket. Smoothly spread keys take about nine passes, while a
+    search bit by bit takes 31. No keys take more than 4 · 31.
     """
     integer, real = lowest.dtype, jnp.dtype(f"float{8 * lowest.dtype.itemsize}")
-    number = functools.partial(jnp.asarray, dtype=real)  # for GPU kernels, which do not promote
+    number = functools.partial(jnp.asarray, dtype=real)  # GPU kernels do not promote dtypes
 
     def unsettled(s: _Search) -> Array:
         return (s.below > 0) & (s.high - s.low > 1)
@@ -85,7 +87,7 @@ def by_interpolation(
         at = jnp.minimum(jnp.maximum(s.low + step, s.low + 1), s.high - 1)
         count = count_below(at)
         low = count <= rank
-        # An end that stays twice in a row is made to count half, or the other would creep towards the root.
+        # An end that stays twice counts half, or the other end would approach the root slowly.
         halve = jnp.where(low == (s.low_moved == 1), number(0.5), number(1))
         below = jnp.where(low, (rank - count).astype(real), s.below * halve)
         above = jnp.where(low, s.above * halve, (count - rank).astype(real))
@@ -105,9 +107,10 @@ def by_interpolation(
 
 
 def _by_digits(count_below: Count, dtype: jnp.dtype, rank: int, size: int) -> Scalar:
-    """The largest integer with no more than `rank` keys below it, from its top bits down, some a pass.
+    """The largest integer with at most `rank` keys below it, w bits per pass from the top.
 
-    w bits take 2^w − 1 comparisons with every key: beyond a few million in all, a GPU has more to do than to launch.
+    A pass of w bits compares every key with 2^w − 1 thresholds. w is chosen so that a pass has at
+    most a few million comparisons, which a GPU does in the time of a launch.
     """
     bits = 8 * dtype.itemsize - 1
     passes = -(-bits // min(7, max(3, int(math.log2(2**21 / size)))))

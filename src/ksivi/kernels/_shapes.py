@@ -1,4 +1,4 @@
-"""The kernels by name, each in its bandwidth h."""
+"""The named kernels, each with its bandwidth h."""
 
 import math
 
@@ -29,7 +29,10 @@ class Gaussian(AbstractScaledKernel):
 
 
 class IMQ(AbstractScaledKernel):
-    """The inverse multiquadric k(x, y) = (1 + ‖x − y‖² / h)^(−1/2), whose Stein discrepancy controls tails."""
+    """The inverse multiquadric k(x, y) = (1 + ‖x − y‖² / h)^(−1/2).
+
+    Its Stein discrepancy controls tails.
+    """
 
     bandwidth: AbstractBandwidth = eqx.field(default_factory=Median)
 
@@ -59,7 +62,7 @@ class Laplace(AbstractScaledKernel):
 
 
 class Riesz(AbstractScaledKernel):
-    """k(x, y) = (‖x‖₁ + ‖y‖₁ − ‖x − y‖₁) / h: unbounded, and not translation invariant."""
+    """k(x, y) = (‖x‖₁ + ‖y‖₁ − ‖x − y‖₁) / h. Unbounded and not translation invariant."""
 
     bandwidth: AbstractBandwidth = eqx.field(default_factory=Median)
 
@@ -98,7 +101,9 @@ class Matern(AbstractScaledKernel):
 
     def radial(self, r2):
         if self.nu != 2.5:
-            raise ValueError(f"a Stein kernel needs a twice differentiable kernel: nu must be 2.5, got {self.nu}")
+            raise ValueError(
+                f"a Stein kernel needs a twice differentiable kernel: nu must be 2.5, got {self.nu}"
+            )
         h = self.h.astype(r2.dtype)
         a = jnp.sqrt(5 * r2) / h
         decay = jnp.exp(-a)

@@ -1,4 +1,4 @@
-"""The Stein kernel of a smooth radial kernel, by matrix products."""
+"""The Stein kernel of a smooth radial kernel, computed with matrix products."""
 
 import jax.numpy as jnp
 from jax import lax
@@ -17,15 +17,15 @@ def stein_gram(
     y: Float[Array, "m d"],
     t: Float[Array, "m d"],
 ) -> Float[Array, "n m"]:
-    r"""uₚ(x, y) = ⟨s, t⟩ k + ⟨s, ∇_y k⟩ + ⟨t, ∇_x k⟩ + tr ∇_x ∇_y k at every pair.
+    r"""uₚ(x, y) = ⟨s, t⟩ k + ⟨s, ∇_y k⟩ + ⟨t, ∇_x k⟩ + tr ∇_x ∇_y k for every pair.
 
     For k = φ(r²): ∇_x k = 2 φ′ (x − y) = −∇_y k and tr ∇_x ∇_y k = −2 d φ′ − 4 r² φ″.
 
     **Arguments:**
 
-    - `kernel`: fixed bandwidths, twice differentiable.
+    - `kernel`: a twice differentiable kernel with fixed bandwidths.
     - `x`, `y`: points.
-    - `s`, `t`: the target's scores there.
+    - `s`, `t`: the target's scores at x and y.
     """
     r2 = squared_euclidean(x, y)
     k, slope, curvature = kernel.radial(r2)
@@ -41,11 +41,18 @@ def _products(a: Float[Array, "n d"], b: Float[Array, "m d"]) -> Float[Array, "n
     return jnp.matmul(a, b.T, precision=lax.Precision.HIGHEST)
 
 
-def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"], group: int = 1) -> Scalar:
-    """Mean of the Stein kernel over the pairs of one sample: KSD², unbiased for group = 1 and a fixed bandwidth."""
+def stein_mean(
+    kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"], group: int = 1
+) -> Scalar:
+    """KSD², the mean of the Stein kernel over the pairs of one sample.
+
+    It is unbiased for group = 1 and a fixed bandwidth.
+    """
     n = len(x)
 
-    def part(shared: tuple[AbstractKernel, Array, Array], block: tuple[Array, Array, Array]) -> Scalar:
+    def part(
+        shared: tuple[AbstractKernel, Array, Array], block: tuple[Array, Array, Array]
+    ) -> Scalar:
         (kernel, y, t), (index, xs, ss) = shared, block
         values = stein_gram(kernel, xs, ss, y, t)
         where = counted(index, n, group)
@@ -55,10 +62,13 @@ def stein_mean(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "
     return total / float(num_pairs(n, n, group))
 
 
-def stein_direction(kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    r"""φ(xᵢ) = 1/n Σⱼ [k(xⱼ, xᵢ) s(xⱼ) + ∇_{xⱼ} k(xⱼ, xᵢ)]: where the points descend KL fastest, in the kernel's space.
+def stein_direction(
+    kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"]
+) -> Float[Array, "n d"]:
+    r"""φ(xᵢ) = 1/n Σⱼ [k(xⱼ, xᵢ) s(xⱼ) + ∇_{xⱼ} k(xⱼ, xᵢ)], the update direction of SVGD.
 
-    For k = φ(r²) the sums are matrix products, since ∇_{xⱼ} k = 2 φ′ (xⱼ − xᵢ).
+    It is the direction of steepest descent of KL in the kernel's space. For k = φ(r²) the sums are
+    matrix products, since ∇_{xⱼ} k = 2 φ′ (xⱼ − xᵢ).
     """
     n = len(x)
     centred = x - jnp.mean(x, axis=0, keepdims=True)
