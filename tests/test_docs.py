@@ -1,4 +1,4 @@
-"""Every example in a docstring, the README or the pages of docs/ runs."""
+"""Documents: every example runs, the reference is complete, and pages stay short and free of private names."""
 
 import ast
 import json
@@ -14,6 +14,8 @@ import pytest
 import ksivi
 
 ROOT = Path(__file__).parents[1]
+USER_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PRIVATE = re.compile(r"\bksivi(?:_paper)?(?:\.\w+)*\._\w+|from ksivi[\w.]* import [^\n]*\b_\w+")
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 LONG = re.compile(r"ksivi\.(fit|reference_draws|NUTS|MALA)\(")
 """Calls in docstrings that take seconds."""
@@ -58,10 +60,10 @@ def run_page(path):
         exec(code, names)
 
 
-def brief_fit(key, target, *, init=None, callbacks=()):
-    """In place of `ksivi.fit`, most of whose minute is search, compilation and checks, however few its steps.
+def quick_fit(key, target, *, init=None, callbacks=()):
+    """Replaces `ksivi.fit` by a few steps of training. Pages are tested for what they do with a fit.
 
-    A few steps of training: what a page does with a fit is tried, not the fit.
+    Most of the minute of `ksivi.fit` is search, compilation and checks, with any number of steps.
     """
     family = ksivi.SemiImplicit.location_scale(target.dim) if init is None else init.posterior.family
     return ksivi.train(key, target, family, ksivi.SIVI(num_samples=10, num_mixing=0), num_steps=5, callbacks=callbacks)
@@ -73,11 +75,23 @@ NEEDS = {
     "pytorch": ["torch"],
     "minibatches": ["blackjax", "numpyro"],
     "compare": ["blackjax", "ot"],
+    "methods": ["blackjax", "ot"],
     "extend": ["blackjax", "ot"],
     "terminal": ["matplotlib"],
 }
-SLOW = {"black-box", "checkpoints", "compare", "devices", "extend", "gpu", "minibatches", "numpyro"}
-"""Pages that train at length, several times or on several devices, or run NUTS."""
+SLOW = {
+    "black-box",
+    "checkpoints",
+    "compare",
+    "devices",
+    "extend",
+    "gpu",
+    "methods",
+    "minibatches",
+    "numpyro",
+    "train",
+}
+"""Pages that train for long, several times or on several devices, or run NUTS."""
 
 
 @pytest.mark.slow
@@ -89,17 +103,18 @@ def test_the_readme_and_the_tutorial_run_as_printed(page, tmp_path, monkeypatch)
 
 
 def pages():
-    for path in [ROOT / "docs" / "index.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]:
+    docs = ROOT / "docs"
+    for path in [docs / "index.md", docs / "fit.md", *sorted((docs / "how-to").glob("*.md"))]:
         marks = [pytest.mark.slow] if path.stem in SLOW else []
         yield pytest.param(path, id=path.stem, marks=marks)
 
 
 @pytest.mark.parametrize("path", list(pages()))
-def test_pages_run_with_a_brief_fit(path, tmp_path, monkeypatch):
+def test_pages_run_with_a_quick_fit(path, tmp_path, monkeypatch):
     for package in NEEDS.get(path.stem, []):
         pytest.importorskip(package, reason=f"{package} is not installed")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ksivi, "fit", brief_fit)
+    monkeypatch.setattr(ksivi, "fit", quick_fit)
     run_page(path)
 
 
@@ -112,8 +127,62 @@ def test_the_notebook_is_the_tutorial():
 def test_the_reference_has_every_public_name():
     pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     shown = re.findall(r"^::: (ksivi[\w.]*)$", pages, re.MULTILINE)
-    rooms = ("calibration", "diagnostics", "families", "kernels", "metrics", "problems", "report")
-    names = {"": ksivi.__all__} | {room: getattr(ksivi, room).__all__ for room in rooms}
-    for room, public in names.items():
-        found = {name.rpartition(".")[2] for name in shown if name.startswith(f"ksivi.{room}")}
-        assert not set(public) - found - set(rooms), f"docs/api lacks names of ksivi.{room}"
+    packages = ("calibration", "diagnostics", "families", "kernels", "metrics", "problems", "report")
+    names = {"": ksivi.__all__} | {package: getattr(ksivi, package).__all__ for package in packages}
+    for package, public in names.items():
+        found = {name.rpartition(".")[2] for name in shown if name.startswith(f"ksivi.{package}")}
+        assert not set(public) - found - set(packages), f"docs/api lacks names of ksivi.{package}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_pages_are_short(page):
+    assert len((ROOT / page).read_text().split()) <= 700
+
+
+def test_the_design_is_short():
+    assert len((ROOT / "docs" / "design.md").read_text().splitlines()) <= 200
+
+
+@pytest.mark.parametrize("path", USER_PAGES, ids=lambda path: path.stem)
+def test_pages_name_no_private_module(path):
+    assert not PRIVATE.findall(path.read_text())
+
+
+def test_private_modules_are_found():
+    assert PRIVATE.search("from ksivi.kernels._distances import squared_euclidean")
+    assert PRIVATE.search("from ksivi.kernels import _distances")
+    assert PRIVATE.search("ksivi._core.checks")
+    assert not PRIVATE.search("from ksivi.kernels import Gaussian; ksivi.Target.from_data")
+
+
+def texts_of_fit():
+    """All text constants in the source of `fit`."""
+    for path in (ROOT / "src" / "ksivi" / "auto").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def documented_doubts():
+    """The sentences in the first column of the tables of docs/fit.md, cut at … and behind their subject."""
+    page = (ROOT / "docs" / "fit.md").read_text().partition("## What to do about each doubt")[2]
+    for doubt in re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE):
+        yield [part.strip() for part in re.split(r"…|(?<=HMC)(?= move)|(?<=weights)(?= move)", doubt)]
+
+
+def test_documented_doubts_are_written_so_in_the_source():
+    texts, doubts = list(texts_of_fit()), list(documented_doubts())
+    assert len(doubts) >= 15
+    for doubt in doubts:
+        for part in doubt:
+            assert any(part in text for text in texts), f"docs/fit.md has a doubt that fit does not raise: {doubt}"
+
+
+def test_every_doubt_of_fit_is_documented():
+    """Each function of _doubts.py that returns a sentence has a row in docs/fit.md."""
+    page = (ROOT / "docs" / "fit.md").read_text()
+    for node in ast.walk(ast.parse((ROOT / "src" / "ksivi" / "auto" / "_doubts.py").read_text())):
+        if isinstance(node, ast.Return) and isinstance(node.value, ast.JoinedStr):
+            parts = [part.value for part in node.value.values if isinstance(part, ast.Constant)]
+            for part in parts:
+                assert part.strip(" :;,%") in page, f"docs/fit.md lacks a doubt: {part}"
