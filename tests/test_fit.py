@@ -209,7 +209,7 @@ def test_ctrl_c_in_the_first_chunk_returns_the_start(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ksivi.training.Run, "_chunk", stop)
+    monkeypatch.setattr(ksivi.training.Host, "_chunk", stop)
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), progress=False)
     assert str(fit.status).startswith("interrupted: stopped by the user after 0 steps of training")
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)

@@ -11,7 +11,7 @@ from scipy import stats
 import ksivi
 from ksivi._core import normals
 from ksivi._core.closures import Structural
-from ksivi.training._step import Problem, split_family
+from ksivi.training._step import Setup, split_family
 
 KEY = jax.random.key(7)
 
@@ -20,8 +20,7 @@ pytestmark = pytest.mark.skipif(jax.default_backend() != "cpu", reason="a GPU dr
 
 
 def quick(key, shape, dtype=jnp.float32):
-    with normals.quickly():
-        return normals.normal(key, shape, dtype)
+    return normals.box_muller(key, shape, dtype)
 
 
 def test_words_are_those_of_jaxs_threefry():
@@ -80,9 +79,13 @@ def test_the_four_parts_of_an_array_are_independent():
 
 
 def test_outside_of_training_normals_are_jaxs():
-    truth = jax.random.normal(KEY, (10,))
-    np.testing.assert_array_equal(normals.normal(KEY, (10,), jnp.float32), truth)
-    assert not np.any(quick(KEY, (10,)) == truth)
+    family = ksivi.SemiImplicit.location_scale(10)
+    xi_key = jax.random.split(KEY)[1]
+    np.testing.assert_array_equal(family.noise(KEY, 1)[1], jax.random.normal(xi_key, (1, 10)))
+    fast = family.with_normals(normals.fastest_normal("cpu"))
+    np.testing.assert_array_equal(fast.noise(KEY, 1)[1], quick(xi_key, (1, 10)))
+    assert not np.any(fast.noise(KEY, 1)[1] == family.noise(KEY, 1)[1])
+    assert normals.fastest_normal("gpu") is jax.random.normal
 
 
 def test_a_batch_of_keys_is_refused_as_by_jax():
@@ -98,11 +101,11 @@ def test_double_precision_and_other_generators_are_jaxs(x64):
 
 def test_steps_draw_them_and_samples_do_not(monkeypatch):
     drawn = []
-    monkeypatch.setattr(_normals, "_pairs", lambda a, b: drawn.append(len(a)) or jnp.zeros(len(a), jnp.complex64))
+    monkeypatch.setattr(normals, "_pairs", lambda a, b: drawn.append(len(a)) or jnp.zeros(len(a), jnp.complex64))
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
     target, optimizer = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2), Structural(optax.adam(1e-2))
-    problem = Problem(target, ksivi.KSIVI(num_samples=16), split_family(family)[1], None, None, optimizer)
-    jax.eval_shape(lambda key: problem.draw(key, target, family), KEY)
+    setup = Setup(target, ksivi.KSIVI(num_samples=16), split_family(family)[1], None, None, optimizer)
+    jax.eval_shape(lambda key: setup.draw(key, target, family), KEY)
     assert sorted(drawn) == [16, 24]
     jax.eval_shape(lambda key: family.sample(key, 5), KEY)
     assert len(drawn) == 2

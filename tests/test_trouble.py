@@ -11,7 +11,7 @@ import optax
 import pytest
 
 import ksivi
-from ksivi.training import Run
+from ksivi.training import Host, fits_of, new_training
 from small_runs import KEY, family, same, train
 
 
@@ -174,7 +174,7 @@ def test_ctrl_c_before_the_first_chunk_ends(monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ksivi.training._host.run_one", interrupt)
+    monkeypatch.setattr("ksivi.training._training.run_one", interrupt)
     fit = train(num_steps=100)
     assert str(fit.status) == "interrupted: stopped by the user after 0 of 100 steps"
     assert fit.history["loss"].shape == (0,)
@@ -206,7 +206,7 @@ def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batche
         return steps, fits if batched else [fits]
 
     steps, fits = run()
-    monkeypatch.setattr("ksivi.training._host._runs_ahead", lambda: True)
+    monkeypatch.setattr("ksivi.training._training.Training.runs_ahead", True)
     steps_ahead, fits_ahead = run()
     assert steps == steps_ahead
     for fit, ahead in zip(fits, fits_ahead, strict=True):
@@ -219,7 +219,7 @@ def test_the_speed_is_of_one_chunk_where_the_next_has_begun(monkeypatch):
     """By a clock that ticks when it is read: chunks that come one after another take no longer than all of them."""
     clock = types.SimpleNamespace(perf_counter=functools.partial(next, itertools.count(0.0)))
     monkeypatch.setattr("ksivi.training._host.time", clock)
-    monkeypatch.setattr("ksivi.training._host._runs_ahead", lambda: True)
+    monkeypatch.setattr("ksivi.training._training.Training.runs_ahead", True)
     chunks = []
     train(callbacks=[chunks.append], num_steps=200, chunk_size=20)
     assert len(chunks) == 10
@@ -231,15 +231,14 @@ def rarely_finite(limit):
     return ksivi.Target(lambda x: -0.5 * jnp.sum(x**2) + 0.0 * jnp.sum(jnp.sqrt(limit - x)), dim=2)
 
 
-def forgiving_run(limit):
-    start = ksivi.SemiImplicit.location_scale(2)
-    run = Run(KEY, rarely_finite(limit), start, ksivi.SIVI(32, 1), optax.adam(1e-2), None, None, None, forgiving=True)
-    run.until(400, 100, [])
-    return run.fits()[0]
+def skipping_run(limit):
+    parts = (KEY, rarely_finite(limit), ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(32, 1), optax.adam(1e-2))
+    training, start = new_training(*parts, None, skip_nonfinite=True)
+    return fits_of(training, Host(training).until(start, 400, 100))[0]
 
 
-def test_a_forgiving_run_leaves_out_rare_steps_that_are_not_finite():
-    fit = forgiving_run(3.7)  # 32 draws of two coordinates: one in 150 batches is beyond
+def test_rare_steps_that_are_not_finite_can_be_skipped():
+    fit = skipping_run(3.7)  # 32 draws of two coordinates: one in 150 batches is beyond
     left_out = np.isnan(fit.history["loss"])
     assert 0 < left_out.sum() < 20
     assert fit.status.kind == "step limit"
@@ -248,14 +247,14 @@ def test_a_forgiving_run_leaves_out_rare_steps_that_are_not_finite():
 
 
 @pytest.mark.parametrize("limit", [2.3, 0.01])
-def test_a_forgiving_run_that_starts_with_bad_draws_says_that_it_diverged(limit):
-    fit = forgiving_run(limit)  # one draw in fifty is beyond, or one in two
+def test_skipping_does_not_hide_a_bad_start(limit):
+    fit = skipping_run(limit)  # one draw in fifty is beyond, or one in two
     assert fit.status.kind == "diverged"
     assert fit.cost.steps == 0 or np.isnan(fit.history["loss"]).any()
 
 
-def test_a_forgiving_run_ends_where_many_steps_are_not_finite():
-    fit = forgiving_run(2.9)  # one in eight batches
+def test_skipping_ends_where_many_steps_are_not_finite():
+    fit = skipping_run(2.9)  # one in eight batches
     assert fit.status.kind == "diverged"
     assert "not finite in" in str(fit.status)
     assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 100)))

@@ -17,8 +17,6 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from .files import write_atomically
-
 FORMAT = 1
 _MAX_DEPTH = 50
 _CLASSES: dict[str, type] = {}
@@ -37,19 +35,8 @@ def register(cls: Class) -> Class:
     return cls
 
 
-def write(path: str | os.PathLike, module: eqx.Module) -> None:
-    """Writes the module, or raises `ValueError` naming the part that cannot be saved."""
-    content = pack(module)
-    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir() or Path(path).is_dir():
-        raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
-    try:
-        write_atomically(path, content)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"path must name a file that can be written, got {path!r}: {error}") from error
-
-
 def pack(module: eqx.Module) -> bytes:
-    """What `write` writes."""
+    """The bytes of one file, or a `ValueError` that names the part which cannot be saved."""
     tensors: Tensors = {}
     structure = json.dumps(_encode(module, type(module).__name__.lower(), tensors), sort_keys=True)
     return seal({"structure": structure}, tensors)
@@ -83,7 +70,7 @@ def unseal(path: str | os.PathLike) -> tuple[dict[str, str], Tensors]:
 
 
 def read(path: str | os.PathLike) -> Any:
-    """The module that `write` wrote; a damaged, foreign or newer file is refused with the reason."""
+    """The module in a file that `pack` made. A damaged, foreign or newer file is refused with the reason."""
     header, tensors = unseal(path)
     try:
         return _decode(json.loads(header["structure"]), tensors, 0)

@@ -34,6 +34,16 @@ def write_atomically(path: str | os.PathLike, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
+def save(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a file that the user named, or raises `ValueError` with the reason."""
+    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir() or Path(path).is_dir():
+        raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
+    try:
+        write_atomically(path, content)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"path must name a file that can be written, got {path!r}: {error}") from error
+
+
 def _sync_folder(folder: Path) -> None:
     """The folder's entry too, where the system lets a folder be opened."""
     try:

@@ -1,4 +1,4 @@
-"""Numbers that are easy to get wrong: the precision of matrix products, and importance weights."""
+"""Numbers that are easy to get wrong: the precision of matrix products, importance weights, keys."""
 
 import contextlib
 import functools
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
 _TINY = 1e-30
 Vector = TypeVar("Vector", Float[np.ndarray, " n"], Float[Array, " n"])
@@ -78,3 +78,9 @@ def finite_or_nothing(log_weights: Vector) -> Vector:
     """Log weights, those that are not finite as −∞."""
     xp = log_weights.__array_namespace__()
     return xp.where(xp.isfinite(log_weights), log_weights, -xp.inf)
+
+
+def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
+    """n keys from each key. For a batch of keys, each of the n is a batch."""
+    split = lambda k: jax.random.split(k, n)  # noqa: E731
+    return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))

@@ -20,6 +20,7 @@ from .._core import archive
 from .._core.cache import cache_folder
 from .._core.checks import as_single_key, blaming, describe, require_callable
 from .._core.compile import jit
+from .._core.files import save
 from ..families import Empirical
 from ..targets import Target
 from ._method import require_values
@@ -170,7 +171,7 @@ def _write(path: Path, stored: Stored) -> None:
     part = path.with_suffix(f".{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        archive.write(part, stored)
+        save(part, archive.pack(stored))
         part.replace(path)
     except (OSError, ValueError) as error:
         warnings.warn(f"reference draws could not be kept in {path.parent}: {error}", stacklevel=3)

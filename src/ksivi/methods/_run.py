@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._core.checks import as_count, as_flag, as_keys, require_callbacks
-from ..results import Fit
+from .._core.numerics import split_key
+from ..results import Fit, raise_if_diverged
 from ..targets import Target, require_all_rows
 from ..training import (
     Callback,
@@ -18,10 +19,8 @@ from ..training import (
     ProgressBar,
     as_checkpoints,
     handle_sigterm,
-    raise_if_diverged,
     restored,
     show_progress,
-    split_key,
 )
 from ._method import AbstractMethod
 from ._sampling import RunState, Sampling, start_of

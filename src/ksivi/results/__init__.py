@@ -16,13 +16,14 @@ from ._diagnostics import (
 from ._diagnostics import Discrepancy as Discrepancy
 from ._fit import Cost as Cost
 from ._fit import Fit as Fit
-from ._fit import Status as Status
 from ._fit import gathered as gathered
+from ._fit import raise_if_diverged as raise_if_diverged
 from ._json import rows_of as rows_of
 from ._posterior import Posterior as Posterior
 from ._posterior import load as load
 from ._record import Record as Record
 from ._record import read_record as read_record
+from ._status import Status as Status
 
 __all__ = [
     "ChainDiagnostics",

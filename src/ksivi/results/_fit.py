@@ -3,27 +3,16 @@
 import dataclasses
 import shutil
 import textwrap
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from .._core.sharding import on_one_device
 from ._diagnostics import Diagnostics
 from ._posterior import Posterior
+from ._status import Status
 
-Kind = Literal["converged", "step limit", "diverged", "not trusted", "interrupted"]
 D = TypeVar("D", bound=Diagnostics)
-
-
-@dataclasses.dataclass(frozen=True)
-class Status:
-    """How a run ended. `str` gives one sentence."""
-
-    kind: Kind
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.reason}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,3 +74,10 @@ def _table(rows: list[tuple[str, str]], columns: int) -> str:
         labels = [name] + [""] * len(parts)
         lines += [f"{label:<{width}}{part}" for label, part in zip(labels, parts, strict=False)]
     return "\n".join(lines)
+
+
+def raise_if_diverged(fits: list[Fit], throw: bool) -> None:
+    """Raises `RuntimeError` for the first run that diverged, if the user asked for it."""
+    for fit in fits:
+        if throw and fit.status.kind == "diverged":
+            raise RuntimeError(str(fit.status))

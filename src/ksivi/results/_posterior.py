@@ -11,9 +11,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core import archive
 from .._core.checks import as_count, as_samples, as_single_key, describe
 from .._core.compile import jit, one_shot
-from ..families import Empirical, SemiImplicit, round_up
+from .._core.files import save
+from ..families import Empirical, SemiImplicit
 from ..targets import Affine, Layout, Support, Target, split
-from . import _arviz
 
 
 @archive.register
@@ -56,8 +56,7 @@ class Posterior(eqx.Module):
         Of stored draws, n are chosen, and none is chosen twice before all are chosen once.
         """
         n = as_count(n, "n")
-        size = round_up(n) if isinstance(self.family, SemiImplicit) else n
-        return _sample(self.alone(), as_single_key(key), size)[:n]
+        return _sample(self.alone(), as_single_key(key), self.family.draw_size(n))[:n]
 
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
@@ -86,7 +85,7 @@ class Posterior(eqx.Module):
 
         A family with user code, such as a custom mixing sampler or activation, raises a `ValueError`.
         """
-        archive.write(path, self)
+        save(path, archive.pack(self))
 
     def alone(self) -> "Posterior":
         """The same sampler without its target, which drawing does not need."""
@@ -111,6 +110,8 @@ class Posterior(eqx.Module):
         """
         key, x = as_single_key(key), self.sample(key, n)
         target = self.target if target is None else target.unwhitened()
+        from . import _arviz  # ArviZ is optional
+
         stats = _arviz.densities(key, x, self.family, self.coordinates, target)
         return _arviz.to_arviz(self.constrain(x), stats, target)
 

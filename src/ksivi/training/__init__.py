@@ -1,22 +1,20 @@
 """Training, and the host loop that `train`, `run` and `fit` share."""
 
+from ._advanced import Advanced as Advanced
 from ._callbacks import Callback, Chunk
 from ._callbacks import told_to_stop as told_to_stop
 from ._checkpoints import Checkpoints as Checkpoints
 from ._checkpoints import as_checkpoints as as_checkpoints
-from ._host import Advanced as Advanced
 from ._host import Host as Host
 from ._host import Progress as Progress
 from ._host import Task as Task
 from ._logs import JSONLines, TensorBoard
 from ._outcome import fits_of as fits_of
-from ._outcome import raise_if_diverged as raise_if_diverged
 from ._progress import ProgressBar
 from ._progress import show_progress as show_progress
 from ._signals import handle_sigterm as handle_sigterm
 from ._snapshots import restored as restored
 from ._start import divided as divided
-from ._start import split_key as split_key
 from ._train import train
 from ._training import Training as Training
 from ._training import new_training as new_training

@@ -1,12 +1,10 @@
-"""What is called after each chunk of steps, and what it sees."""
+"""Callbacks: what they see after each chunk of steps, and how they end a run."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-
-from ..results import Posterior
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +17,7 @@ class Chunk:
     - `loss`: its mean over the chunk (and over the runs, for a batch of keys).
     - `seconds`: since the start.
     - `steps_per_second`: over this chunk.
-    - `posteriors`: makes the current posterior of every run.
+    - `posteriors`: makes the current `Posterior` of every run.
     """
 
     step: int
@@ -27,7 +25,7 @@ class Chunk:
     loss: float
     seconds: float
     steps_per_second: float
-    posteriors: Callable[[], list[Posterior]]
+    posteriors: Callable[[], list[Any]]
 
 
 Callback = Callable[[Chunk], Any]

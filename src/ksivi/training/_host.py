@@ -16,30 +16,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from ..results import NotFinite, Posterior, Status
+from ._advanced import Advanced, Shape
 from ._callbacks import Callback, Chunk, told_to_stop
 from ._signals import Terminated
 from ._trouble import Trouble, early_ratio, find_trouble
 
-Shape = tuple[int, int]
-"""Blocks in a chunk, and steps in a block."""
 NEVER = np.iinfo(np.int32).max
-
-
-class Advanced(NamedTuple):
-    """What a chunk of steps leads to. A batch of runs has a leading axis.
-
-    **Attributes:**
-
-    - `state`: what the next step needs, with the number of steps taken in `state.step`.
-    - `records`: what each step recorded.
-    - `finite`: whether the state is finite.
-    - `positions`: where a method's points were after each step, or None.
-    """
-
-    state: PyTree
-    records: dict[str, Float[Array, " t"]]
-    finite: Bool[Array, ""]
-    positions: Float[Array, "t n d"] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +95,11 @@ class Task(abc.ABC):
     def skips_nonfinite(self) -> bool:
         """Whether a step that is not finite changes nothing, so that a few of them do not matter."""
         return False
+
+    @property
+    def score_evals(self) -> int:
+        """Score evaluations in a step, where that number is fixed."""
+        return 0
 
     @abc.abstractmethod
     def chunk_shape(self, num_steps: int, chunk_size: int) -> Shape:

@@ -5,35 +5,27 @@ import time
 import numpy as np
 
 from ..results import Cost, Fit, Status, TrainDiagnostics
-from ._host import Progress
-from ._training import Training
+from ._host import Progress, Task
 
 _TAIL = 100
 """Steps at the end, over which the Stein ratio is averaged."""
 
 
-def fits_of(training: Training, progress: Progress) -> list[Fit]:
+def fits_of(task: Task, progress: Progress) -> list[Fit]:
     """The fit of every run, up to its last step or to the step that went wrong."""
     seconds = time.perf_counter() - progress.started
-    return [_fit_of(training, progress, i, seconds) for i in range(len(progress.troubles))]
+    return [_fit_of(task, progress, i, seconds) for i in range(len(progress.troubles))]
 
 
-def raise_if_diverged(fits: list[Fit], throw: bool) -> None:
-    """Raises `RuntimeError` for the first run that diverged, if the user asked for it."""
-    for fit in fits:
-        if throw and fit.status.kind == "diverged":
-            raise RuntimeError(str(fit.status))
-
-
-def _fit_of(training: Training, progress: Progress, i: int, seconds: float) -> Fit:
+def _fit_of(task: Task, progress: Progress, i: int, seconds: float) -> Fit:
     trouble = progress.troubles[i]
     last = progress.step if trouble is None else min(progress.step, trouble.step)
     history, steps = _history_of(progress, i, last), last - progress.first
-    cost = Cost(seconds, steps, steps * training.setup.objective.score_evals)
-    state = training.pick(progress.state, i)
+    cost = Cost(seconds, steps, steps * task.score_evals)
+    state = task.pick(progress.state, i)
     status = _status_of(progress, i, int(state.step), history)
-    diagnostics = _diagnostics_of(training, progress, i, history)
-    return Fit(training.posterior(progress, i), status, False, diagnostics, history, cost, state)
+    diagnostics = _diagnostics_of(task, progress, i, history)
+    return Fit(task.posterior(progress, i), status, False, diagnostics, history, cost, state)
 
 
 def _history_of(progress: Progress, i: int, last: int) -> dict[str, np.ndarray]:
@@ -42,11 +34,11 @@ def _history_of(progress: Progress, i: int, last: int) -> dict[str, np.ndarray]:
     return {"step": np.arange(progress.first, last), **history}
 
 
-def _diagnostics_of(training: Training, progress: Progress, i: int, history: dict[str, np.ndarray]) -> TrainDiagnostics:
+def _diagnostics_of(task: Task, progress: Progress, i: int, history: dict[str, np.ndarray]) -> TrainDiagnostics:
     tail = history["stein_ratio"][-_TAIL:]
     tail = tail[np.isfinite(tail)]
     ratio = float(np.mean(tail)) if tail.size else float("nan")
-    skipped = int(np.sum(~np.isfinite(history["loss"]))) if training.skips_nonfinite else 0
+    skipped = int(np.sum(~np.isfinite(history["loss"]))) if task.skips_nonfinite else 0
     return TrainDiagnostics(ratio, skipped, progress.not_finite.get(i))
 
 

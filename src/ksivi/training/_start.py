@@ -20,12 +20,6 @@ Initializer = Callable[[PRNGKeyArray], SemiImplicit]
 _CHECKED = 100
 
 
-def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
-    """n keys from each key, the batch of a batch of keys coming first in each."""
-    split = lambda k: jax.random.split(k, n)  # noqa: E731
-    return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
-
-
 def divided(target: Target) -> Target:
     """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
     if not has_axis("data"):

@@ -18,7 +18,7 @@ from .._core.sharding import divide, has_mesh, platform, platform_of
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target, at_step
-from ._host import Advanced
+from ._advanced import Advanced
 
 Optimizer: TypeAlias = Union[optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]]  # noqa: UP007
 Records = dict[str, Float[Array, " t"]]

@@ -13,12 +13,12 @@ from .._core.checks import as_choice, as_count, as_flag, as_floats, as_keys, as_
 from .._core.sharding import as_mesh, on
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
-from ..results import Fit, gathered
+from ..results import Fit, gathered, raise_if_diverged
 from ..targets import Target
 from ._callbacks import Callback
 from ._checkpoints import as_checkpoints
 from ._host import Host, Progress
-from ._outcome import fits_of, raise_if_diverged
+from ._outcome import fits_of
 from ._progress import ProgressBar, show_progress
 from ._signals import handle_sigterm
 from ._snapshots import restored

@@ -13,13 +13,14 @@ from jaxtyping import PRNGKeyArray, PyTree
 
 from .._core.closures import Structural
 from .._core.compile import one_shot
+from .._core.numerics import split_key
 from .._core.sharding import platform_of
 from ..results import Posterior
 from ..targets import with_data
 from ._autopsy import examine
 from ._feed import Feeder
 from ._host import NEVER, Progress, Task
-from ._start import as_state, count_bad, require_finite_start, share, split_key, start
+from ._start import as_state, count_bad, require_finite_start, share, start
 from ._step import (
     Setup,
     TrainState,
@@ -62,6 +63,10 @@ class Training(Task):
     def runs_ahead(self) -> bool:
         # On an H200 that saves 4 of 64 µs a step.
         return platform_of([self.key]) != "cpu" and self.feeder is None
+
+    @property
+    def score_evals(self) -> int:
+        return self.setup.objective.score_evals
 
     @property
     def skips_nonfinite(self) -> bool:
