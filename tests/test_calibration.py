@@ -72,10 +72,10 @@ def test_a_record_is_gone_on_with(tmp_path):
     assert [one.index for one in heard] == [4, 5, 6, 7]
     np.testing.assert_array_equal(found.ranks, run(Model(), 8).ranks)
     assert len(path.read_text().splitlines()) == 8
-    with pytest.raises(ValueError, match="record must be of this key"):
+    with pytest.raises(ValueError, match="record must come from the same key"):
         calibrate(jax.random.key(1), model.simulate, 8, fit=model.fit, record=path)
     path.write_text("not JSON\n" + path.read_text())
-    with pytest.raises(ValueError, match="record must hold replications, and line 1"):
+    with pytest.raises(ValueError, match="record must contain replications, but line 1"):
         run(model, 8, record=path)
 
 
@@ -85,9 +85,9 @@ def test_bad_arguments_are_named():
         run(model, 1)
     with pytest.raises(ValueError, match="simulate must be"):
         calibrate(KEY, None, 5)
-    with pytest.raises(ValueError, match="simulate must give a truth for every parameter, and x has none"):
+    with pytest.raises(ValueError, match="simulate must return a value for every parameter, but x is missing"):
         calibrate(KEY, lambda key: ({"y": 0}, model.simulate(key)[1]), 5, fit=model.fit)
-    with pytest.raises(ValueError, match=r"simulate must give x the shape \(2,\), like a draw, got \(3,\)"):
+    with pytest.raises(ValueError, match=r"simulate must return x with the shape \(2,\) of a draw, got \(3,\)"):
         calibrate(KEY, lambda key: ({"x": jnp.zeros(3)}, model.simulate(key)[1]), 5, fit=model.fit)
 
 
@@ -126,4 +126,4 @@ def test_the_figure_has_a_panel_a_parameter(tmp_path):
     figure = rank_histograms(run(Model(width=0.6), 40))
     titles = [axis.get_title() for axis in figure.axes]
     assert titles[0].startswith("x[0], p = ")
-    assert titles[2] == "truths inside, pooled"
+    assert titles[2] == "coverage, all parameters"

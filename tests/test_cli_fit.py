@@ -101,7 +101,7 @@ def test_large_whole_numbers_stay_real(tmp_path):
 def test_columns_that_a_model_does_not_take_are_left_out(model, capsys):
     shifted = target_of(f"{model}:shifted", 1, model.parent / "data.csv")
     np.testing.assert_allclose(shifted.log_density(jnp.array([2.5])), 0)
-    assert "does not take x: left out" in " ".join(capsys.readouterr().err.split())
+    assert "does not take x: not used" in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_a_name_may_be(model):
@@ -139,12 +139,12 @@ def test_a_pymc_model_is_found_by_its_type(tmp_path):
 @pytest.mark.parametrize(
     ("name", "dim", "data", "message"),
     [
-        ("none", 3, None, "must define none"),
+        ("none", 3, None, "does not define none"),
         ("number", None, None, "must be a log density, a model or a ksivi.Target, got int"),
         ("number", 3, None, "--dim is for a log density"),
         ("target", None, "data.csv", "--data is for a function that takes it"),
-        ("line", None, None, "--data must hold what .* takes"),
-        ("line", None, "no.csv", "--data must be a file that exists"),
+        ("line", None, None, "--data must contain what .* takes"),
+        ("line", None, "no.csv", "--data must be an existing file"),
         ("line", None, "model.py", "--data must be a .csv, .json or .npz file"),
         ("log_density", None, None, "a log density needs --dim"),
     ],
@@ -253,7 +253,7 @@ def test_whoever_watches_sees_the_page_of_the_finished_run(capsys):
             time.sleep(0.1)
         ending.join(timeout=5)
         assert not ending.is_alive()
-    assert "Not examined" in page
+    assert "Not checked" in page
 
 
 def test_nobody_is_waited_for_where_nobody_watches(capsys):

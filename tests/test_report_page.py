@@ -72,7 +72,7 @@ def record(tmp_path_factory):
 def test_the_page_says_what_was_run_and_needs_no_network(record):
     html = run_page(record)
     for words in (
-        "Not examined",
+        "Not checked",
         "step limit: ran all 400 steps",
         "model.py:log_density",
         "theta[2]",

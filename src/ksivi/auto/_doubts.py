@@ -1,4 +1,4 @@
-"""What may speak against a fit: each a function of what was measured, to words or to None."""
+"""Reasons not to trust a fit. Each function returns a sentence, or None if there is no doubt."""
 
 import jax
 import jax.numpy as jnp
@@ -13,19 +13,19 @@ from ._gaussians import LEAST_MASS, Gaussians
 Draws = Float[np.ndarray, "n d"]
 
 _FORGOTTEN = 0.5
-"""The memory below which chains have seen enough of the target to vouch for the draws."""
+"""Chains with less memory of their start than this can check the draws."""
 _SURELY = 0.05
-"""The standard error up to which weights vouch for the draws."""
+"""Importance weights with a smaller standard error than this can check the draws."""
 _FAR = 0.11
-"""Sliced W₂ in normal scores; with 1,000 draws' own noise that makes 1.8 times the distance of two exact samples."""
+"""The largest sliced W₂ in normal scores. With the noise of 1,000 draws it is 1.8 times that of two exact samples."""
 _OUTSIDE = 0.05
-"""Share of another run's draws beyond the 1% and 99% quantiles of the best one's, in any coordinate."""
+"""The largest share of another run's draws outside the best run's 1% to 99% interval, in any coordinate."""
 _MARGIN = 0.05
-"""Of the exponent of a tail, for rounding."""
+"""A margin for rounding, in the exponent of a tail."""
 
 
 def moves(what: str, change: Difference, turned: Difference, error: float = 0.0) -> str | None:
-    """Changes of coordinates, and of draws turned into principal axes, where wrong dependence shows."""
+    """Doubts if a correction changes the coordinates, or the draws along their principal axes."""
     if not change.is_small(error):
         return f"{what} move the draws: {change}"
     if not turned.is_small(error):
@@ -34,7 +34,7 @@ def moves(what: str, change: Difference, turned: Difference, error: float = 0.0)
 
 
 def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]) -> str | None:
-    """Weights know what chains cannot see: the shares of separate modes, and narrow places."""
+    """Doubts if the weights change the draws. They also see shares of separate modes, which chains do not."""
     weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
     turned = difference(draws @ axes, weighed.draws @ axes, weights)
     doubt = moves("importance weights", change, turned, error)
@@ -45,7 +45,7 @@ def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Fl
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
-    """A run with a worse bound that lies within the best one is only narrower; one beside it has found other mass."""
+    """Doubts if another run found mass outside the best one. A run that is only narrower is no reason for doubt."""
     found = difference(draws, other)
     low, high = np.quantile(draws, (0.01, 0.99), axis=0)
     outside = np.mean((other < low) | (other > high), axis=0)
@@ -55,7 +55,7 @@ def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
 
 
 def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str | None:
-    """Gaussians found before training, whose evidence says that they hold mass, must hold as many draws."""
+    """Doubts if a Gaussian from the search holds much mass, by its evidence, but too few draws."""
     usable = _usable(gaussians)
     total = np.logaddexp(log_evidence, max((elbo for _, _, elbo in usable), default=-np.inf))
     radius2 = _nine_tenths_of_chi2(draws.shape[1])
@@ -68,7 +68,7 @@ def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str
 
 
 def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
-    """How surely a chain is still nearest to the Gaussian that it began nearest to: coordinates forget a small mode."""
+    """How much more often chains end at the Gaussian where they started. Coordinates alone overlook small modes."""
     before, after = (_nearest(draws, gaussians) for draws in (moved.before, moved.after))
     memories = [0.0]
     for k in np.unique(before):
@@ -79,13 +79,13 @@ def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
 
 
 def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) -> str | None:
-    """Far out along every coordinate and every principal axis the density must fall faster than 1/r."""
+    """Doubts if the density falls no faster than 1/r far out, along a coordinate or a principal axis."""
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
     turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
     steps = np.concatenate([np.diag(high - low), turned])
     steps = np.concatenate([steps, -steps])
     middle, near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4))
-    # Where a scale grows along the way the density may rise again, from far below: that holds no mass.
+    # Where a scale grows along the way, the density may rise again from a very low value. That is no mass.
     fine = np.isfinite(near) & np.isfinite(far) & (far > middle - 2 * np.log(1e4))
     slopes = np.full(len(near), -np.inf)
     slopes[fine] = (far[fine] - near[fine]) / np.log(1e2)
@@ -98,7 +98,7 @@ def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) ->
 
 
 def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | None:
-    """Chains that have not forgotten where they began say nothing; then the weights must, and surely."""
+    """Doubts if neither the chains nor the weights can check the draws. Slow chains show nothing."""
     if memory < _FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
         return None
     why = "too few of them count" if is_light else "their tails are heavy"
@@ -114,7 +114,7 @@ def _squared_distances(draws: Draws, mean: np.ndarray, root: np.ndarray) -> Floa
 
 
 def _nearest(draws: Draws, gaussians: Gaussians) -> Int[np.ndarray, " n"]:
-    """Which Gaussian, weighted by its evidence, has the highest density at each draw."""
+    """The Gaussian with the highest density at each draw, weighted by its evidence."""
     logs = [
         elbo - 0.5 * _squared_distances(draws, mean, root) - np.sum(np.log(np.diag(root)))
         for mean, root, elbo in _usable(gaussians)
@@ -123,7 +123,7 @@ def _nearest(draws: Draws, gaussians: Gaussians) -> Int[np.ndarray, " n"]:
 
 
 def _nine_tenths_of_chi2(dim: int) -> float:
-    """The 90% quantile, by Wilson and Hilferty: importing scipy.stats takes longer than some fits."""
+    """The 90% quantile of χ², by Wilson and Hilferty. Importing scipy.stats would take seconds."""
     return dim * (1 - 2 / (9 * dim) + 1.2816 * (2 / (9 * dim)) ** 0.5) ** 3
 
 

@@ -1,4 +1,4 @@
-"""Draws that are corrected after training; they are named as such, and kept apart from the sampler's."""
+"""Draws that are corrected after training. They are kept apart from the sampler's draws."""
 
 import dataclasses
 from typing import Literal, get_args
@@ -19,13 +19,13 @@ _IN_WORDS = {"hmc": "Hamiltonian Monte Carlo from the sampler's draws", "importa
 
 @dataclasses.dataclass(frozen=True)
 class Refined:
-    """Corrected draws, stored.
+    """Corrected draws.
 
     **Attributes:**
 
-    - `by`: what corrected them.
-    - `posterior`: the draws, as a `Posterior` of stored draws.
-    - `effective`: how many independent draws they are worth: fewer than there are where they were weighted.
+    - `by`: the method that corrected them.
+    - `posterior`: a `Posterior` of these stored draws.
+    - `effective`: their effective sample size. It is smaller than their number if they were resampled by weights.
     """
 
     by: str
@@ -39,7 +39,7 @@ def require_refinement(refine: str) -> None:
 
 
 def refined(key: PRNGKeyArray, target: Target, refine: Refinement, findings: Findings) -> Refined | None:
-    """From what the checks drew already; None where they could not be made."""
+    """The corrected draws, taken from the checks; None if the draws could not be checked."""
     weighed, moved = findings.weighed, findings.moved
     if weighed is None or moved is None:
         return None

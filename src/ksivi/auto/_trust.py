@@ -1,4 +1,4 @@
-"""Whether to trust a fit: what was measured of it, and the doubts that remain, in words."""
+"""Checks of a fit: what was measured, and the doubts that remain."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from ._doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, mo
 from ._gaussians import Gaussians
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
-"""Weights of draws with a mixing so much wider decide; those of the sampler itself are shown."""
+"""The weights with a mixing distribution this many times as wide decide. The sampler's own are only shown."""
 _NUM_DRAWS = 10_000
 _TINY = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What diagnostics say of a fit: numbers for its table, doubts in words, and the draws they were found with."""
+    """What the checks found: the numbers, the doubts as sentences, and the draws that they used."""
 
     diagnostics: FitDiagnostics
     doubts: list[str]
@@ -43,7 +43,7 @@ class Findings:
 def examine(
     key: PRNGKeyArray, target: Target, best: Posterior, others: Sequence[Posterior], gaussians: Gaussians
 ) -> Findings:
-    """Examines the best posterior; the others are independent runs to agree with."""
+    """Checks the best posterior. The others come from independent runs, which should agree with it."""
     weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
     try:
         draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
@@ -51,7 +51,7 @@ def examine(
         plain = importance(weigh_key, target, best, **size)
         weighed = importance(wide_key, target, best, **size, widening=_WIDENING)
         moved = movement(move_key, target, best, num_chains=_num_chains(target.dim))
-        # Found on half of the chains, tried on the other half.
+        # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
         return Findings(FitDiagnostics(), [f"the draws cannot be examined: {error}"])
@@ -91,12 +91,12 @@ def examine(
 
 
 def _num_chains(dim: int) -> int:
-    """Tails are averages over coordinates: more chains where there are few."""
+    """The number of HMC chains. Tails are averaged over coordinates, so few coordinates need more chains."""
     return max(1_000, 8_000 // dim)
 
 
 def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
-    """Columns onto which draws project uncorrelated, in standard deviations: where wrong dependence shows."""
+    """The principal axes of the draws, one per column, in standard deviations. Wrong dependence shows along them."""
     sd = np.maximum(draws.std(axis=0), _TINY)
     return np.linalg.eigh(np.atleast_2d(np.corrcoef(draws, rowvar=False)))[1] / sd[:, None]
 
@@ -104,7 +104,7 @@ def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]
 def _compare_runs(
     key: PRNGKeyArray, target: Target, draws: Float[np.ndarray, "n d"], others: Sequence[Posterior]
 ) -> tuple[list[Difference], list[str | None]]:
-    """How the other runs differ, and doubts about those that chains do not bring back to where the best one is."""
+    """The differences to the other runs, and a doubt for each run that HMC does not bring back to the best one."""
     apart: list[Difference] = []
     doubts: list[str | None] = []
     for i, other in enumerate(others):

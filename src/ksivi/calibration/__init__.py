@@ -1,4 +1,4 @@
-"""Simulation-based calibration: do posteriors of simulated data hold the truth as often as they say?"""
+"""Simulation-based calibration: do posterior intervals of simulated data contain the truth as often as they should?"""
 
 from ._calibrate import Calibration, Replication, calibrate
 from ._simulate import Simulate as Simulate

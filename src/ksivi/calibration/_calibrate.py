@@ -1,4 +1,4 @@
-"""`calibrate`: many fits to simulated data, and what their ranks and intervals say."""
+"""`calibrate`: many fits to simulated data, with the ranks and the intervals of the true parameters."""
 
 import contextlib
 import dataclasses
@@ -21,19 +21,20 @@ from ..targets import Target
 from ._simulate import Simulate
 
 _RANKED, _DRAWN, _BINS = 99, 1_000, 20
-"""Draws that a truth is ranked among, draws that intervals are taken from, and bins of the test."""
+"""Draws for the rank of a true value, draws for the intervals, and bins of the test."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Replication:
-    """One truth, and where it lies in the posterior of its data.
+    """One set of true parameters, and where they lie in the posterior of their data.
 
     **Attributes:**
 
-    - `ranks`: by parameter, how many of 99 draws lie below the truth.
-    - `shares`: by parameter, the share of 1,000 draws below it; an interval holds it when this is within its ends.
-    - `trusted`, `status`, `seconds`: of the fit.
-    - `key`: of the calibration that it is part of, with its number there, `index`.
+    - `key`, `index`: the key of the calibration, and the number of this replication.
+    - `ranks`: for each parameter, how many of 99 draws are below the true value.
+    - `shares`: for each parameter, the share of 1,000 draws below the true value. A central interval contains the
+        value if the share lies between the interval's levels.
+    - `trusted`, `status`, `seconds`: the verdict and the time of the fit.
     """
 
     key: str
@@ -47,7 +48,7 @@ class Replication:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What replications say, untrusted ones among them."""
+    """The results of all replications, trusted or not."""
 
     levels: ClassVar = (0.5, 0.8, 0.95)
     replications: tuple[Replication, ...]
@@ -61,23 +62,23 @@ class Calibration:
         return np.array([[one.ranks[name] for name in self.names] for one in self.replications])
 
     def inside(self, level: float) -> Bool[np.ndarray, "r q"]:
-        """Whether central intervals of this level hold the truth."""
+        """Whether the central interval of this level contains the true value."""
         shares = np.array([[one.shares[name] for name in self.names] for one in self.replications])
         return np.abs(shares - 0.5) <= level / 2
 
     def coverage(self, level: float) -> tuple[float, float]:
-        """The share of all intervals that hold the truth, and its standard error over replications."""
+        """The share of all intervals that contain the true value, and its standard error over replications."""
         by_replication = self.inside(level).mean(axis=1)
         return float(by_replication.mean()), float(by_replication.std(ddof=1) / np.sqrt(len(by_replication)))
 
     @property
     def counts(self) -> Int[np.ndarray, "q b"]:
-        """Histograms of the ranks, which calibrated posteriors make flat."""
+        """Histograms of the ranks. They are flat if the posteriors are calibrated."""
         return np.array([np.bincount(column * _BINS // (_RANKED + 1), minlength=_BINS) for column in self.ranks.T])
 
     @property
     def p_values(self) -> Float[np.ndarray, " q"]:
-        """Of a chi-squared test that ranks are uniform, by parameter, after Holm's correction for their number."""
+        """p-values of a χ² test of uniform ranks, one per parameter, with Holm's correction."""
         from scipy.stats import chisquare
 
         p = np.array([chisquare(row).pvalue for row in self.counts])
@@ -86,12 +87,12 @@ class Calibration:
         return np.minimum(corrected, 1)[np.argsort(order)]
 
     def rejected(self, level: float = 0.01) -> list[str]:
-        """Parameters whose ranks are not uniform."""
+        """The parameters whose ranks are not uniform."""
         return [name for name, p in zip(self.names, self.p_values, strict=True) if p < level]
 
     @property
     def facts(self) -> dict[str, Any]:
-        """As JSON has them."""
+        """The results as JSON values."""
         return {
             "replications": len(self.replications),
             "trusted": sum(one.trusted for one in self.replications),
@@ -121,17 +122,19 @@ def calibrate(
     record: str | os.PathLike | None = None,
     heard: Callable[[Replication], Any] | None = None,
 ) -> Calibration:
-    """Draws truths from a prior, fits the data that each makes, and ranks it among the posterior's draws.
+    """Draws parameters from the prior, fits data simulated from them, and ranks them among the posterior draws.
 
-    Where fits are right, every rank is as likely as any other, and intervals of 95% hold 95% of the truths. Fits that
-    are not trusted count like the others.
+    If the fits are correct, all ranks are equally likely, and 95% intervals contain 95% of the true values. Fits that
+    are not trusted count too.
 
     **Arguments:**
 
-    - `simulate`: a key to parameters by name and the target of their data, such as `simulate_numpyro(model, data)`.
-    - `fit`: key and target to a `Fit`; `ksivi.fit` unless given.
-    - `record`: a file to which every replication is added as a line of JSON. Those that are there are not made again.
-    - `heard`: called with every new `Replication`.
+    - `simulate`: a function from a key to the true parameters by name and the target of their data, such as
+        `simulate_numpyro(model, data)`.
+    - `num_replications`: the number of simulated data sets.
+    - `fit`: a function from a key and a target to a `Fit`. Default: `ksivi.fit`.
+    - `record`: a file. Every replication adds one line of JSON, and replications in the file are not run again.
+    - `heard`: a function that is called with every new `Replication`.
 
     ```python
     def log_prior(x):
@@ -161,7 +164,7 @@ def calibrate(
     for name, one in {"simulate": simulate, "fit": fit, "heard": print if heard is None else heard}.items():
         require_callable(one, name)
     if not isinstance(record, str | os.PathLike | None):
-        raise ValueError(f"record must name a file, got {describe(record)}")
+        raise ValueError(f"record must be the path of a file, got {describe(record)}")
     with blaming("record"):
         done = {one.index: one for one in _read(record, _name(key))}
     for i in range(count):
@@ -183,15 +186,17 @@ def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable)
     with blaming("simulate"):
         truth, target = simulate(truth_key)
     if not isinstance(truth, dict) or not isinstance(target, Target):
-        raise ValueError(f"simulate must give a dict of parameters and a Target, got {describe((truth, target))}")
+        raise ValueError(f"simulate must return a dict of parameters and a Target, got {describe((truth, target))}")
     began = time.perf_counter()
     with contextlib.nullcontext() if fit is _fit else blaming("fit"):
         found = fit(fit_key, target)
     if not isinstance(found, Fit):
-        raise ValueError(f"fit must give a ksivi.Fit, got {describe(found)}")
+        raise ValueError(f"fit must return a ksivi.Fit, got {describe(found)}")
     draws = found.posterior.draws(draw_key, _DRAWN)
     if missing := set(draws) - set(truth):
-        raise ValueError(f"simulate must give a truth for every parameter, and {', '.join(sorted(missing))} has none")
+        raise ValueError(
+            f"simulate must return a value for every parameter, but {', '.join(sorted(missing))} is missing"
+        )
     ranks, shares = {}, {}
     for name, below in _below(truth, draws):
         ranks[name], shares[name] = int(below[:_RANKED].sum()), float(below.mean())
@@ -200,11 +205,13 @@ def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable)
 
 
 def _below(truth: dict[str, Any], draws: dict[str, Any]) -> Iterator[tuple[str, Bool[np.ndarray, " n"]]]:
-    """Which draws lie below the truth, by the names of single numbers."""
+    """The name of each number, and which draws are below its true value."""
     for name, values in draws.items():
         values, true = np.asarray(values), np.asarray(truth[name])
         if values.shape[1:] != true.shape:
-            raise ValueError(f"simulate must give {name} the shape {values.shape[1:]}, like a draw, got {true.shape}")
+            raise ValueError(
+                f"simulate must return {name} with the shape {values.shape[1:]} of a draw, got {true.shape}"
+            )
         for place in np.ndindex(true.shape):
             label = f"{name}[{','.join(map(str, place))}]" if place else name
             yield label, values[(slice(None), *place)] < true[place]
@@ -215,11 +222,11 @@ def _name(key: PRNGKeyArray) -> str:
 
 
 def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
-    """What the record holds; a last line that a crash cut off is dropped from it."""
+    """The replications in the record. An incomplete last line, left by a crash, is removed from the file."""
     if path is None:
         return []
     if not Path(path).parent.is_dir():
-        raise ValueError(f"record must name a file in a folder that exists, got {path}")
+        raise ValueError(f"record must be a file in an existing folder, got {path}")
     if not Path(path).exists():
         return []
     lines, found = Path(path).read_text(encoding="utf-8").splitlines(keepends=True), []
@@ -229,11 +236,11 @@ def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
         except (ValueError, TypeError) as error:
             if i < len(lines) - 1:
                 raise ValueError(
-                    f"record must hold replications, and line {i + 1} of {path} is none: {error}"
+                    f"record must contain replications, but line {i + 1} of {path} is not one: {error}"
                 ) from error
             write_atomically(path, "".join(lines[:-1]).encode())
     if any(one.key != key for one in found):
-        raise ValueError(f"record must be of this key, and {path} is of another calibration")
+        raise ValueError(f"record must come from the same key, but {path} belongs to a different calibration")
     return found
 
 

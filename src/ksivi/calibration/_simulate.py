@@ -1,4 +1,4 @@
-"""Truths from a prior, and the targets that data simulated from them make."""
+"""Parameters from a prior, data simulated from them, and the target of the data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,15 +10,15 @@ from jaxtyping import Array, PRNGKeyArray
 from ..targets import Target, from_numpyro
 
 Simulate = Callable[[PRNGKeyArray], tuple[dict[str, Array], Target]]
-"""A key to parameters by name, as `posterior.draws` has them, and the target of data that they made."""
+"""A function from a key to parameters by name, as in `posterior.draws`, and the target of their simulated data."""
 
 
 def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
-    """Draws parameters from a NumPyro model's prior and its observed sites from them.
+    """Draws the parameters of a NumPyro model from its prior, and its observed sites from the parameters.
 
-    The arguments are those of one call with data, which say how much is observed; the values of observed sites are
-    replaced. A model that uses its data elsewhere too, such as the last value of a series, is not simulated rightly.
-    All targets are one function of arrays of the same shapes, so that a fit compiles once.
+    Pass the arguments of one call with data. They fix the number of observations; the observed values are replaced.
+    A model must use its data only as observed values: one that also reads them elsewhere, such as the last value of a
+    series, is simulated wrongly. All targets share one function and the same shapes, so that `fit` compiles only once.
 
     ```python
     import numpyro, numpyro.distributions as dist
@@ -36,7 +36,7 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
     described = from_numpyro(model, *args, **kwargs).model
     observed = [] if described is None else list(described.observed())
     if not observed:
-        raise ValueError("model must have observed sites to simulate, and it has none")
+        raise ValueError("model must have observed sites to simulate, but it has none")
 
     def given(data: dict[str, Array], *args: Any, **kwargs: Any) -> Any:
         return _replacing(model, lambda name, _: data[name])(*args, **kwargs)
@@ -54,7 +54,7 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
 
 
 def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -> Callable:
-    """The model with other values at its observed sites; NumPyro's own `uncondition` forgets the shape of the data."""
+    """The model with other values at its observed sites. NumPyro's `uncondition` would lose the shape of the data."""
     from numpyro.primitives import Messenger
 
     class Replacing(Messenger):
@@ -66,6 +66,6 @@ def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -
 
 
 def _like(key: PRNGKeyArray, distribution: Any, data: Any) -> Array:
-    """A draw in the shape of the data, which may be larger than that of the distribution where there is no plate."""
+    """A draw with the shape of the data. Without a plate the distribution's shape may be smaller."""
     shape = jnp.shape(data)
     return distribution.expand(shape[: len(shape) - distribution.event_dim]).sample(key)

@@ -11,20 +11,22 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
 
 def calibrate(
     model: Annotated[str, typer.Argument(help="FILE.py:NAME of a NumPyro model.")],
-    data: Annotated[Path | None, typer.Option(help="A .csv, .json or .npz file, given to the model by name.")] = None,
-    replications: Annotated[int, typer.Option(help="Truths to draw and fits to make.")] = 200,
+    data: Annotated[
+        Path | None, typer.Option(help="A .csv, .json or .npz file. Its columns are passed to the model by name.")
+    ] = None,
+    replications: Annotated[int, typer.Option(help="Number of simulated data sets to fit.")] = 200,
     out: Annotated[Path, typer.Option(help="Folder for the replications and the figure.")] = Path("calibration"),
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="At most so many steps of training in a fit.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="Maximum number of training steps per fit.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Ask whether fits of a model can be relied on, by data simulated from its own prior.
+    """Check whether fits of a model are calibrated, with data simulated from its prior.
 
-    Parameters are drawn from the prior, data from them, and each fit is asked where its truth lies among its draws.
-    The data given say how much is observed; their observed values are replaced. Every fit is kept at once: Ctrl-C and
-    the same command again go on.
+    Each replication draws parameters from the prior, simulates data, fits them, and ranks the true parameters among
+    the posterior draws. --data fixes the number of observations; the observed values are replaced. Each replication
+    is saved immediately: after Ctrl-C, run the same command again to continue.
 
-    Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (ranks of some parameter are not uniform, p < 0.01 after
+    Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (the ranks of a parameter are not uniform, p < 0.01 after
     correction), 130 interrupted.
 
     \b
@@ -49,9 +51,11 @@ def calibrate(
             jax.random.key(seed), simulate, replications, record=place / "replications.jsonl", heard=say, **options
         )
     except KeyboardInterrupt:
-        notes.print(f"interrupted; what is done is in {place}: run again to go on", highlight=False)
+        notes.print(
+            f"interrupted; {place} has the fits so far: run the same command again to continue", highlight=False
+        )
         raise typer.Exit(INTERRUPTED) from None
     save(rank_histograms(found), place / "ranks.png")
     typer.echo(json.dumps(found.facts) if as_json else str(found))
-    notes.print(f"kept in {place}, with ranks.png", highlight=False, markup=False)
+    notes.print(f"saved in {place}, with ranks.png", highlight=False, markup=False)
     raise typer.Exit(NOT_TRUSTED if found.rejected() else 0)

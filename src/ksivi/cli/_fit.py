@@ -14,26 +14,32 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 def fit(
     model: Annotated[str, typer.Argument(help="FILE.py:NAME of a log density, a NumPyro or PyMC model, or a Target.")],
-    dim: Annotated[int | None, typer.Option(help="Coordinates that a log density takes.")] = None,
-    data: Annotated[Path | None, typer.Option(help="A .csv, .json or .npz file, given to the model by name.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for what the run leaves behind.")] = Path("run"),
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="At most so many steps of training.")] = None,
-    budget: Annotated[float | None, typer.Option(help="About how many seconds it may take.")] = None,
+    dim: Annotated[int | None, typer.Option(help="Number of coordinates of a log density.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A .csv, .json or .npz file. Its columns are passed to the model by name.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("run"),
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="Maximum number of training steps.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Time limit in seconds, approximately.")] = None,
     checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Leave snapshots in the folder, for ksivi resume.")
+        bool, typer.Option("--checkpoint", help="Write checkpoints into the folder, for ksivi resume.")
     ] = False,
-    log: Annotated[Path | None, typer.Option(help="A file to add a line of JSON to, every few hundred steps.")] = None,
-    live: Annotated[bool, typer.Option("--live", help="Serve the growing page on this machine alone.")] = False,
+    log: Annotated[
+        Path | None, typer.Option(help="Append a line of JSON to this file every few hundred steps.")
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the progress on a page that only this machine can open.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Fit a model without tuning, examine the draws, and keep the sampler in a folder.
+    """Fit a model without tuning, check the draws, and save the sampler in a folder.
 
-    A log density takes a vector of --dim real numbers. A NumPyro model is called with the columns of --data by name;
-    a PyMC model holds its data, or is made by a function of them. Ctrl-C ends the training and
-    keeps what there is.
+    A log density is a function of a vector of --dim real numbers. A NumPyro model gets the columns of --data by name.
+    A PyMC model contains its data, or a function of the data returns it. Ctrl-C stops the training and saves the
+    result so far.
 
-    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the reason is in the status), 130 interrupted, 143 terminated.
+    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the status gives the reason), 130 interrupted, 143 terminated.
 
     \b
     Examples: ksivi fit model.py:log_density --dim 3
@@ -54,7 +60,7 @@ def run_request(
     live: bool = False,
     as_json: bool = False,
 ) -> NoReturn:
-    """Fits, keeps the record in a folder, prints, and ends with the exit code."""
+    """Fits, writes the record into a folder, prints the result, and exits with the exit code."""
     import jax
 
     from ..auto import fit as run_fit
@@ -77,7 +83,7 @@ def run_request(
         except RuntimeError as error:
             fail(error, NOT_TRUSTED)
         except KeyboardInterrupt:
-            notes.print("interrupted before the training: there is nothing to keep", highlight=False)
+            notes.print("interrupted before the training: there is nothing to save", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
         record = Record.of(found, model=request.model, data=request.data, seed=request.seed)
         record.write(place)
@@ -88,5 +94,5 @@ def run_request(
     if snapshots is not None and not interrupted:
         shutil.rmtree(snapshots, ignore_errors=True)
     after = "resume" if interrupted and checkpoint else "report"
-    notes.print(f"kept in {place}; next: ksivi {after} {place}", highlight=False, markup=False)
+    notes.print(f"saved in {place}; next: ksivi {after} {place}", highlight=False, markup=False)
     raise typer.Exit(INTERRUPTED if interrupted else 0 if found.trusted else NOT_TRUSTED)

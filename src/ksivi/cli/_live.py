@@ -1,4 +1,4 @@
-"""`ksivi fit --live`: the growing page, served to this machine alone."""
+"""`ksivi fit --live`: a page with the progress, which only this machine can open."""
 
 import contextlib
 import secrets
@@ -14,13 +14,13 @@ _REFRESH_S = 3
 
 
 class Watch:
-    """A callback that keeps the page of a run that goes on."""
+    """A callback that updates the page of a running fit."""
 
     def __init__(self, title: str):
         self._title = title
         self._steps: list[int] = []
         self._losses: list[float] = []
-        self._html = self._page("The search for a start is on.")
+        self._html = self._page("Searching for a start.")
         self._is_watched, self._is_over, self._taken = False, False, threading.Event()
 
     def __call__(self, chunk: Any) -> None:
@@ -31,14 +31,14 @@ class Watch:
         self._html = self._page(f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}.")
 
     def answer(self) -> bytes:
-        """The page as it is now, for one who asks for it."""
+        """The current page, for a browser that asks for it."""
         self._is_watched, is_over, body = True, self._is_over, self._html.encode()
         if is_over:
             self._taken.set()
         return body
 
     def finish(self, record: Record) -> None:
-        """Shows the page of the finished run to whoever watches, who asks for it again within a few seconds."""
+        """Waits a few seconds, so that an open browser gets the page of the finished run."""
         from ..report import run_page
 
         if self._is_watched:
@@ -55,7 +55,7 @@ class Watch:
 
 @contextlib.contextmanager
 def serving(title: str) -> Iterator[Watch]:
-    """Serves the page on the loopback address, under a path that cannot be guessed, until the run ends."""
+    """Serves the page on the loopback address, at a path that cannot be guessed, until the run ends."""
     watch, token = Watch(title), secrets.token_urlsafe(16)
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,12 +72,12 @@ def serving(title: str) -> Iterator[Watch]:
             self.wfile.write(body)
 
         def _is_local(self) -> bool:
-            """Whether it was asked for by its own address, and not by the page or under the name of another host."""
+            """Whether the request names this address, and does not come from another site or another host name."""
             own = f"127.0.0.1:{server.server_port}"
             return self.headers.get("Host") == own and self.headers.get("Origin", f"http://{own}") == f"http://{own}"
 
         def log_message(self, *_: Any) -> None:
-            """Says nothing: the terminal has the progress bar."""
+            """Logs nothing, because the terminal shows the progress bar."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

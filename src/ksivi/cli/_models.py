@@ -1,4 +1,4 @@
-"""From FILE.py:NAME and a file of data to a target."""
+"""The target of FILE.py:NAME and a data file."""
 
 import inspect
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from ._shared import notes
 
 
 def target_of(where: str, dim: int | None, data: Path | None) -> Target:
-    """A target, a PyMC model, a log density (with `dim`), or a NumPyro model with the data that it takes by name."""
+    """The target of a log density (with `dim`), a NumPyro model and its data, a PyMC model, or a Target."""
     found = from_module(where)
     given = {} if data is None else read_data(data)
     if dim is not None:
@@ -23,7 +23,7 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
         given = _arguments(where, found, given)
         found = _made(found, given) or found
     elif given:
-        raise ValueError(f"--data is for a function that takes it, and {where} is a {type(found).__name__}")
+        raise ValueError(f"--data is for a function that takes it, but {where} is a {type(found).__name__}")
     if isinstance(found, Target):
         return found
     if _is_pymc(found):
@@ -34,10 +34,10 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
 
 
 def simulate_of(where: str, data: Path | None) -> Simulate:
-    """Truths and targets from the prior of a NumPyro model, with the data that it takes by name."""
+    """A simulator of parameters and targets from the prior of a NumPyro model."""
     model = from_module(where)
     if not callable(model) or isinstance(model, Target):
-        raise ValueError(f"{where} must be a NumPyro model, whose prior can be drawn from, got {type(model).__name__}")
+        raise ValueError(f"{where} must be a NumPyro model, whose prior can be sampled, got {type(model).__name__}")
     given = _arguments(where, model, {} if data is None else read_data(data))
     _of_numpyro(where, model, given)
     return simulate_numpyro(model, **given)
@@ -45,30 +45,30 @@ def simulate_of(where: str, data: Path | None) -> Simulate:
 
 def _log_density(where: str, found: Any, given: Data) -> Callable:
     if not callable(found) or isinstance(found, Target):
-        raise ValueError(f"--dim is for a log density, and {where} is a {type(found).__name__}")
+        raise ValueError(f"--dim is for a log density, but {where} is a {type(found).__name__}")
     given = _arguments(where, found, given, "the point, its first argument")
     return (lambda x: found(x, **given)) if given else found
 
 
 def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data:
-    """Of the data what the function takes, besides what comes first; names what is left out, and what is missing."""
+    """The data that the function takes after its first arguments. Reports data that are unused or missing."""
     parameters = inspect.signature(function).parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     names = [parameter.name for parameter in parameters][len(first) :]
     taken = given if takes_all else {name: value for name, value in given.items() if name in names}
     if left := [name for name in given if name not in taken]:
-        notes.print(f"{where} does not take {', '.join(left)}: left out", highlight=False, markup=False)
+        notes.print(f"{where} does not take {', '.join(left)}: not used", highlight=False, markup=False)
     try:
         inspect.signature(function).bind(*first, **taken)
     except TypeError as error:
-        hint = "" if given or first else "; a log density needs --dim, and a model --data"
+        hint = "" if given or first else "; a log density needs --dim, and a model needs --data"
         named = ", ".join(given) or "nothing"
-        raise ValueError(f"--data must hold what {where} takes ({error}), and it has {named}{hint}") from error
+        raise ValueError(f"--data must contain what {where} takes ({error}), but it has {named}{hint}") from error
     return taken
 
 
 def _made(function: Callable, given: Data) -> Any:
-    """The model or target that a function makes and returns, or None: a NumPyro model cannot be called by itself."""
+    """The PyMC model or target that a function returns, or None. A NumPyro model returns neither."""
     try:
         made = function(**given)
     except Exception:
@@ -86,5 +86,5 @@ def _of_numpyro(where: str, model: Callable, given: Data) -> Target:
     except ImportError:
         raise
     except Exception as error:
-        hint = "a log density needs --dim, and a model its data"
-        raise ValueError(f"{where} is no NumPyro model that can be traced ({error}); {hint}") from error
+        hint = "a log density needs --dim, and a model needs its data"
+        raise ValueError(f"{where} cannot be traced as a NumPyro model ({error}); {hint}") from error

@@ -10,9 +10,9 @@ from ._shared import folder, notes
 
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit` or `ksivi compare`.")],
-    out: Annotated[Path | None, typer.Option(help="The page to write; report.html in the folder unless given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output page. Default: report.html in the folder.")] = None,
 ) -> None:
-    """Write one HTML page about a run: verdict, curves, marginals, pairs, tables, cost. It opens without a network.
+    """Write an HTML page about a run: verdict, curves, marginals, pairs, tables and cost. It works offline.
 
     \b
     Example: ksivi report run/

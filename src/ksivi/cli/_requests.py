@@ -1,4 +1,4 @@
-"""What `ksivi fit` was asked, kept in its folder, so that `ksivi resume` can ask it again."""
+"""The options of `ksivi fit`, saved in its folder, so that `ksivi resume` can use them again."""
 
 import dataclasses
 import json
@@ -12,7 +12,7 @@ CHECKPOINTS = "checkpoints"
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A model by its name, and all that the result depends on; names of files are as typed in `cwd`."""
+    """The model and everything else that the result depends on. File names are relative to `cwd`."""
 
     model: str
     dim: int | None
@@ -23,16 +23,18 @@ class Request:
     cwd: str
 
     def claim(self, folder: Path) -> None:
-        """Writes it into the folder; refuses (`ValueError`) one with checkpoints of another."""
+        """Writes the request. Raises a `ValueError` if the folder has checkpoints of a different request."""
         if (folder / _FILE).is_file() and any((folder / CHECKPOINTS).glob("step-*")):
             before = dataclasses.asdict(Request.read(folder))
             if other := [name for name, value in dataclasses.asdict(self).items() if before[name] != value]:
-                raise ValueError(f"--out must be another folder: {folder} holds checkpoints of another {other[0]}")
+                raise ValueError(
+                    f"--out must be a different folder: {folder} has checkpoints with a different {other[0]}"
+                )
         write_atomically(folder / _FILE, json.dumps(dataclasses.asdict(self), indent=2).encode())
 
     @classmethod
     def read(cls, folder: Path) -> "Request":
-        """Refuses (`ValueError`) a folder without one."""
+        """Reads the request. Raises a `ValueError` if the folder has none."""
         if not (folder / _FILE).is_file():
             raise ValueError(f"{folder} must be the folder of a `ksivi fit --checkpoint`: there is no {_FILE} in it")
         try:
@@ -40,5 +42,5 @@ class Request:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{folder / _FILE} is damaged: {error}") from error
         if not Path(request.cwd).is_dir():
-            raise ValueError(f"{folder} was made in {request.cwd}, where its model is, and that folder is gone")
+            raise ValueError(f"{folder} needs its model in {request.cwd}, but that folder does not exist any more")
         return request

@@ -15,11 +15,11 @@ def resume(
     run: Annotated[Path, typer.Argument(help="The folder of a `ksivi fit --checkpoint`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Go on with a fit that was interrupted or killed, from its last checkpoint to the same end.
+    """Continue a fit that was interrupted or killed, from its last checkpoint. The result is the same.
 
-    The model is read again from where it was: leave its file and data as they were.
+    The model is read again from its file. Do not change the file or the data.
 
-    Exit codes: as of ksivi fit.
+    Exit codes: the same as for ksivi fit.
 
     \b
     Examples: ksivi fit model.py:log_density --dim 3 --out run/ --checkpoint

@@ -16,14 +16,14 @@ _FORMATS = ("csv", "npz", "netcdf")
 
 def sample(
     run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit`.")],
-    n: Annotated[int, typer.Option("-n", "--num", help="How many draws.")] = 4_000,
-    form: Annotated[str, typer.Option("--format", help="csv, npz, or netcdf for ArviZ.")] = "csv",
-    out: Annotated[Path | None, typer.Option(help="Where to write; draws.FORMAT in the folder unless given.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    n: Annotated[int, typer.Option("-n", "--num", help="Number of draws.")] = 4_000,
+    form: Annotated[str, typer.Option("--format", help="csv, npz, or netcdf (for ArviZ).")] = "csv",
+    out: Annotated[Path | None, typer.Option(help="Output file. Default: draws.FORMAT in the folder.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Draw from a fit, by name and on the model's own scale. Neither the model nor its data are needed.
+    """Draw from a fit. The draws have the model's names and scale. The model and its data are not needed.
 
-    csv has a column a number, npz an array a parameter, netcdf what ArviZ reads with arviz.from_netcdf.
+    csv has one column per number, npz one array per parameter. arviz.from_netcdf reads netcdf.
 
     \b
     Examples: ksivi sample run/ -n 4000
@@ -50,7 +50,7 @@ def _write(path: Path, draws: dict, form: str) -> None:
     from ..results import named_columns
 
     if form == "npz":
-        with zipfile.ZipFile(path, "w") as archive:  # np.savez has arguments of its own, such as `file`
+        with zipfile.ZipFile(path, "w") as archive:  # np.savez would take a parameter named `file` as its own argument
             for name, values in draws.items():
                 with archive.open(f"{name}.npy", "w") as file:
                     np.lib.format.write_array(file, np.asarray(values))

@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, where notes go, and checks of options."""
+"""Shared by all commands: exit codes, messages, and checks of options."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ notes = Console(stderr=True)
 
 
 def fail(error: Exception, code: int) -> NoReturn:
-    """One clear line, and the exit code."""
+    """Prints the error in one line, and exits with the code."""
     notes.print(f"error: {error}", style="bold red", markup=False, highlight=False)
     sys.exit(code)
 
@@ -24,9 +24,9 @@ def require_seed(seed: int) -> None:
 
 
 def folder(out: Path) -> Path:
-    """The folder, made if it is not there."""
+    """The folder. It is created if it does not exist."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ValueError(f"--out must be a folder that can be written, got {out}: {error.strerror}") from error
+        raise ValueError(f"--out must be a writable folder, got {out}: {error.strerror}") from error
     return out

@@ -1,4 +1,4 @@
-"""The figure of a comparison: a panel a method."""
+"""The figure of a comparison, with one panel per method."""
 
 import os
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ _TRUTH, _METHOD = "#8a8a8a", "#1f5fa8"
 def methods_and_truth(
     path: str | os.PathLike, target: Target, truth: np.ndarray, panels: Sequence[tuple[str, np.ndarray]]
 ) -> None:
-    """Draws of several methods against the truth: points on contours in two dimensions, intervals in more.
+    """Draws of several methods beside the truth: points on contours in two dimensions, intervals in more.
 
     **Arguments:**
 
-    - `path`: where to write; the ending decides the format.
+    - `path`: the output file. Its suffix decides the format.
     - `target`: for the contours.
-    - `truth`: draws of the truth.
-    - `panels`: title and draws of each method.
+    - `truth`: draws from the true posterior.
+    - `panels`: the title and the draws of each method.
     """
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)

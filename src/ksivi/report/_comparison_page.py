@@ -1,4 +1,4 @@
-"""The page of a comparison: methods side by side."""
+"""The page of a comparison of methods."""
 
 import base64
 from pathlib import Path
@@ -8,14 +8,14 @@ from ._html import note, page, section, table
 
 
 def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
-    """One HTML document from what `ksivi compare` wrote: a table of methods, and the figure of their draws."""
+    """One HTML document about a `ksivi compare`: a table of methods, and the figure of their draws."""
     floor, rows = record["floor"], []
     for name, found in record["methods"].items():
         distance = float("nan") if found["sliced_wasserstein"] is None else found["sliced_wasserstein"]
         numbers = [distance, distance / floor, found["seconds"], found["steps"], found["score_evals"]]
         rows.append([name, *(float(number) for number in numbers), found["status"]])
     heads = ["method", "sliced W₂", "in floors", "seconds", "steps", "score evaluations", "status"]
-    words = note(f"The floor, truth against truth, is {floor:.3g}. Click a column's head to sort by it.")
+    words = note(f"The floor, the distance of two true samples, is {floor:.3g}. Click a column's head to sort by it.")
     parts = [section("Methods", table(heads, rows), words)]
     if figure is not None:
         shown = base64.b64encode(figure.read_bytes()).decode()

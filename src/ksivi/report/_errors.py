@@ -1,4 +1,4 @@
-"""Where a fit is wrong: the witness of its discrepancy over two coordinates."""
+"""Where a fit is wrong: the witness function over two coordinates."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from ._style import FAINT, save
 
 _CELLS = 14
 _FEWEST = 5
-"""Draws in a cell that has an arrow."""
+"""The fewest draws in a cell with an arrow."""
 _WRONG = "#c03a2b"
 _TINY = 1e-30
 
@@ -30,17 +30,16 @@ def witness_arrows(
     coordinates: Sequence[int] = (0, 1),
     num_samples: int = 2_000,
 ) -> None:
-    r"""Draws over two coordinates, with arrows where they should move: the witness f* of Theorem 3.1, in red.
+    r"""A figure of draws over two coordinates. Red arrows show where the draws should move, by the witness function f*.
 
-    Arrows are as long as the way to go, by `Witness.shift`, so that those of a good fit are dots. Each is the mean over
-    the draws of a cell, and so also speaks for the coordinates that are not shown. f* is estimated twice, from
-    independent draws; an arrow is the fainter the more the two differ.
+    The length of an arrow is `Witness.shift`, so that the arrows of a good fit are dots. Each arrow is the mean over
+    the draws in a cell. f* is estimated twice, from independent draws. If the two estimates differ, the arrow is faint.
 
     **Arguments:**
 
-    - `path`: where to write; the ending decides the format.
-    - `coordinates`: which two, by their place in the flat vector.
-    - `num_samples`: draws in the figure and in each estimate.
+    - `path`: the output file. Its suffix decides the format.
+    - `coordinates`: the indices of the two coordinates in the flat vector.
+    - `num_samples`: the number of draws in the figure and in each estimate.
 
     ```python
     ksivi.report.witness_arrows("witness.png", jax.random.key(5), target, fit.posterior)
@@ -58,14 +57,14 @@ def witness_arrows(
 def _as_pair(coordinates: Sequence[int], dim: int) -> list[int]:
     pair = [int(i) for i in coordinates]
     if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= i < dim for i in pair):
-        raise ValueError(f"coordinates must be two different ones of 0 to {dim - 1}, got {tuple(coordinates)}")
+        raise ValueError(f"coordinates must be two different indices from 0 to {dim - 1}, got {tuple(coordinates)}")
     return pair
 
 
 def _by_cell(
     points: Float[np.ndarray, "n 2"], first: Float[np.ndarray, "n 2"], second: Float[np.ndarray, "n 2"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Centres of cells with draws in them, mean arrows, and from 0 to 1 how surely each is not noise."""
+    """For each cell with enough draws: its centre, its mean arrow, and the arrow's certainty from 0 to 1."""
     low, high = frame(points)
     cell = np.floor(_CELLS * (points - low) / (high - low)).astype(int)
     index = np.where(((cell >= 0) & (cell < _CELLS)).all(axis=1), cell @ [1, _CELLS], -1)
@@ -89,6 +88,6 @@ def _draw(path, points, centres, arrows, certainty, names) -> None:
     axis.set_ylabel(names[1], fontsize=9)
     dress(axis, "where draws should move")
     figure.supxlabel(
-        "draws in grey; arrows by the witness f*, as long as the way to go, fainter where uncertain", fontsize=8
+        "draws in grey; arrows show how far draws should move, by the witness f*, faint where uncertain", fontsize=8
     )
     save(figure, path)

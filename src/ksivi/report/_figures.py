@@ -1,4 +1,4 @@
-"""Figures."""
+"""Figures of two-dimensional draws, and helpers that all figures share."""
 
 import os
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ _INK, _GRID = "#1a1a1a", 200
 
 
 def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray, np.ndarray]]) -> None:
-    """The density of two-dimensional draws in blue, with contours of the target in black, a panel a problem.
+    """A figure with one panel per problem: the density of the draws in blue, contours of the target in black.
 
     **Arguments:**
 
-    - `path`: where to write; the ending decides the format.
-    - `panels`: title, target, draws and exact draws of each; the frame is that of the exact ones.
+    - `path`: the output file. Its suffix decides the format.
+    - `panels`: the title, target, draws and exact draws of each panel. The exact draws fix the frame.
     """
     figure = new_figure(figsize=(3.6 * len(panels), 3.7))
     axes = figure.subplots(1, len(panels), squeeze=False)
@@ -35,14 +35,14 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
 
 
 def contours(axis: Any, target: Target, low: np.ndarray, high: np.ndarray) -> None:
-    """Contours of a two-dimensional target that hold 20, 40, 60, 80 and 95% of its mass."""
+    """Contours of a two-dimensional target that contain 20, 40, 60, 80 and 95% of its mass."""
     x, y, density = _density(target, low, high)
     levels = mass_levels(density, (0.95, 0.8, 0.6, 0.4, 0.2))
     axis.contour(x, y, density, levels=levels, colors=_INK, linewidths=0.8, alpha=0.8)
 
 
 def dress(axis: Any, title: str) -> None:
-    """A title, small ticks, and no box."""
+    """Adds a title, makes the ticks small, and removes the box."""
     axis.set_title(title, fontsize=11)
     axis.tick_params(labelsize=8, length=2)
     for side in ("top", "right"):
@@ -50,7 +50,7 @@ def dress(axis: Any, title: str) -> None:
 
 
 def frame(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Corners that hold the truth but for its last outliers."""
+    """The corners of a box that contains the draws except their extreme outliers."""
     low, high = np.quantile(truth, [0.002, 0.998], axis=0)
     margin = 0.15 * (high - low)
     return low - margin, high + margin
@@ -64,14 +64,14 @@ def _density(target: Target, low: np.ndarray, high: np.ndarray) -> tuple[np.ndar
 
 
 def mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
-    """The heights whose superlevel sets hold the given shares of the mass."""
+    """The heights whose superlevel sets contain the given shares of the mass."""
     heights = np.sort(density.ravel())[::-1]
     shares = np.cumsum(heights) / heights.sum()
     return [float(heights[np.searchsorted(shares, mass)]) for mass in masses]
 
 
 def new_figure(**options):
-    """A figure outside pyplot, so that a notebook's backend stays as it is."""
+    """A figure without pyplot, so that a notebook's backend is not changed."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

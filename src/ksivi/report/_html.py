@@ -1,4 +1,4 @@
-"""Pieces of a page that needs no network: tables, figures as SVG in the page's own colours, and the frame."""
+"""Parts of an HTML page that works offline: tables, figures as SVG, and the document around them."""
 
 import io
 import math
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def page(title: str, body: str, refresh_s: int | None = None) -> str:
-    """A whole document, its style and script inside; one that grows asks for itself again."""
+    """A whole document with its style and script. With `refresh_s` the browser reloads it after so many seconds."""
     assets = files(__package__) / "assets"
     style, script = ((assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     again = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">'
@@ -30,7 +30,7 @@ def note(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable: bool = True) -> str:
-    """Numbers to the right, with four digits; the first column names the row."""
+    """A table. Numbers are right-aligned with four digits, and the first column names the row."""
     is_number = [all(isinstance(row[i], float | int) for row in rows) for i in range(len(heads))]
     head = "".join(f"<th{_kind(number)}>{escape(name)}</th>" for name, number in zip(heads, is_number, strict=True))
     body = "".join("<tr>" + "".join(_cell(i, value) for i, value in enumerate(row)) + "</tr>\n" for row in rows)
@@ -39,17 +39,17 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable:
 
 
 def panels(figures: Sequence[tuple[str, Any]], wide: bool = False) -> str:
-    """Figures beside one another, as many in a row as there is room for, each with what it shows for a reader."""
+    """Figures in rows that fit the window. Each figure has a description for screen readers."""
     shown = "".join(f"<figure>{svg(figure, alt)}</figure>\n" for alt, figure in figures)
     return f'<div class="panels{" wide" if wide else ""}">{shown}</div>'
 
 
 def svg(figure: Any, alt: str) -> str:
-    """A figure as SVG inside the page: black becomes the page's ink, so that it can be read in light and dark."""
+    """A figure as SVG inside the page. Black becomes the text colour, so that it is readable in dark mode."""
     import matplotlib
 
     out = io.StringIO()
-    # Text stays text. The salt makes identifiers differ between the figures of a page, and agree between runs.
+    # Text stays text. The salt makes identifiers unique on a page, and the same in every run.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": alt, "font.family": "sans-serif"}):
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     drawn = out.getvalue()
@@ -58,7 +58,7 @@ def svg(figure: Any, alt: str) -> str:
 
 
 def number(value: float) -> str:
-    """Four digits, or fewer."""
+    """A number with at most four digits."""
     if not math.isfinite(value):
         return "—"
     return f"{value:,.0f}" if 10_000 <= abs(value) < 1e9 else f"{value:.4g}"

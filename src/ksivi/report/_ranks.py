@@ -1,4 +1,4 @@
-"""Ranks and intervals of a calibration, to see where posteriors are too narrow, too wide or beside the truth."""
+"""Ranks and intervals of a calibration. They show whether posteriors are too narrow, too wide or biased."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ _SHOWN, _COLUMNS = 12, 4
 
 
 def rank_histograms(found: Any) -> Any:
-    """A histogram of ranks for each of the first twelve parameters, in the band where 99% of flat ones lie, and the
-    share of truths that intervals hold.
+    """Histograms of the ranks of the first twelve parameters, and the coverage of the intervals.
 
-    A hill says that posteriors are too wide, a valley too narrow, a slope that they are off to one side.
+    The band contains 99% of the counts of uniform ranks. A hill means that posteriors are too wide, a valley that they
+    are too narrow, and a slope that they are biased.
     """
     from scipy.stats import binom
 
@@ -39,4 +39,4 @@ def _draw_coverage(axis: Any, found: Any) -> None:
     axis.plot([0.4, 1], [0.4, 1], "--", color=FAINT)
     axis.errorbar(found.levels, shares, yerr=2 * np.array(errors), fmt="o", color="#d55e00", capsize=3)
     axis.set_xlabel("level of intervals")
-    dress(axis, "truths inside, pooled")
+    dress(axis, "coverage, all parameters")

@@ -1,4 +1,4 @@
-"""The page of a run: its verdict in words, curves, marginals, pairs, tables, cost and versions."""
+"""The page of a run: verdict, curves, marginals, pairs, tables, cost and versions."""
 
 from collections.abc import Sequence
 from html import escape
@@ -18,30 +18,37 @@ _BLUE, _GRID, _MASSES = "#3f8fd2", 40, (0.9, 0.6, 0.3)
 _QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
 _WORDS = {
-    "trusted": "Trusted: nothing speaks against these draws.",
-    "not trusted": "Not trusted: something speaks against these draws.",
+    "trusted": "Trusted: the draws passed all checks.",
+    "not trusted": "Not trusted: the draws failed a check.",
     "diverged": "Diverged: do not use these draws.",
-    "not examined": "Not examined: nothing vouches for these draws.",
+    "not checked": "Not checked: the draws may be wrong.",
 }
 MEANINGS = {
-    "ELBO": "The evidence bound of the sampler, with its standard error: the log evidence less KL(q‖p).",
-    "log evidence": "log ∫ p(x) dx by importance weights; close to the bound when the sampler is close to the target.",
-    "Pareto k-hat": "How heavy the tail of the weights is. Below its limit their averages can be relied on.",
-    "effective share": "The share of draws that would be left if the weights were made equal.",
-    "weights move": "What correcting the draws by their weights changes, on average and (at worst): little is good.",
-    "HMC moves": "What short chains of HMC from the draws change. Memory: how much of the start the chains still know.",
-    "runs differ": "How a second run, from another start, differs from this one.",
-    "KSD²": "The kernel Stein discrepancy to the target with its bootstrap band. Shown, and decides nothing.",
-    "stein ratio": "1 when the draws are as wide as the target, above where they are too wide.",
+    "ELBO": "The evidence lower bound of the sampler, and its standard error: log evidence − KL(q‖p).",
+    "log evidence": "log ∫ p(x) dx by importance weights. Close to the ELBO if the sampler is close to the target.",
+    "Pareto k-hat": "How heavy the tail of the importance weights is. Below the limit their averages are reliable.",
+    "effective share": "The effective sample size of the importance weights, as a share of the draws.",
+    "weights move": "How much importance weights change the draws, on average and (at worst). Small is good.",
+    "HMC moves": "How much short HMC chains change the draws. Memory: how much the chains depend on their start.",
+    "runs differ": "How much an independent run differs from this one.",
+    "KSD²": "The kernel Stein discrepancy to the target, with a bootstrap band. It does not affect the verdict.",
+    "stein ratio": "1 if the draws are as wide as the target, above 1 if they are too wide.",
+    "skipped steps": "Training steps that were skipped because they were not finite.",
+    "not finite": "What was not finite when the training diverged.",
+    "R-hat": "Rank-normalised split R-hat, the largest of all coordinates. Below 1.01 the chains agree.",
+    "effective sample size": "The smallest of all coordinates, in the bulk or in the tails.",
+    "divergences": "Divergent transitions of NUTS. There should be none.",
+    "acceptance": "The mean acceptance rate after the warm-up.",
 }
 
 
 def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
-    """One HTML document, with everything inside.
+    """One HTML document about a run. It needs no other file and no network.
 
     **Arguments:**
 
-    - `key`: of the draws that are shown.
+    - `record`: the run, from `ksivi.read_record`.
+    - `key`: for the draws on the page.
     """
     key = jax.random.key(0) if key is None else key
     draws = named_columns(record.posterior.draws(key, _NUM_DRAWS))
@@ -52,7 +59,7 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
 
 def _verdict(facts: dict[str, Any]) -> str:
     status, trusted = facts["status"], facts["trusted"]
-    words = _WORDS["trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not examined"]
+    words = _WORDS["trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not checked"]
     kind = "good" if trusted else "bad"
     ran = [f"{name} {facts[name]}" for name in ("data", "seed") if facts.get(name) is not None]
     shown = f"{status['kind']}: {status['reason']}"
@@ -60,19 +67,19 @@ def _verdict(facts: dict[str, Any]) -> str:
 
 
 def _curves(history: dict[str, np.ndarray]) -> str:
-    """Losses and Stein ratio, medians over windows: single steps are noise."""
+    """The losses and the Stein ratio, as medians over windows, because single steps are noisy."""
     names = {"bound": "SIVI's bound", "loss": "loss", "stein_ratio": "Stein ratio"}
     found = {name: history[name] for name in names if len(history.get(name, ()))}
     shown = [
         (f"{names[name]} along the steps", _curve(history["step"], values, names[name]))
         for name, values in found.items()
     ]
-    words = note("Medians over a fiftieth of the steps. A loss that still falls at the end asks for more steps.")
+    words = note("Medians over 50 windows of steps. If the loss still falls at the end, train for more steps.")
     return section("Training", panels(shown, wide=True), words) if shown else ""
 
 
 def growing_curve(steps: Sequence[int], losses: Sequence[float]) -> str:
-    """The loss of a run that goes on, a point a chunk."""
+    """The loss of a running fit, with one point per chunk."""
     return panels([("loss so far", _curve(np.asarray(steps), np.asarray(losses), "loss"))], wide=True)
 
 
@@ -145,12 +152,12 @@ def _smooth(counts: np.ndarray) -> np.ndarray:
 
 
 def _plain(name: str) -> str:
-    """A name as it is: between dollars matplotlib would read mathematics."""
+    """A name without mathematics: matplotlib would read text between dollar signs as a formula."""
     return name.replace("$", r"\$")
 
 
 def _frame(x: np.ndarray) -> tuple[float, float]:
-    """What holds all but the last outliers."""
+    """An interval that contains everything except the extreme outliers."""
     finite = x[np.isfinite(x)]
     low, high = np.quantile(finite, (0.002, 0.998)) if finite.size else (0.0, 1.0)
     least = 1e-6 * max(abs(low), 1.0)
@@ -166,8 +173,8 @@ def _summary(draws: dict[str, np.ndarray]) -> str:
         finite = finite if finite.size > 1 else np.full(2, np.nan)
         quantiles = [float(q) for q in np.quantile(finite, list(_QUANTILES.values()))]
         rows.append([name, float(finite.mean()), float(finite.std(ddof=1)), *quantiles])
-    bad = f" {lost:,} numbers that are not finite are left out." if lost else ""
-    words = note(f"Of {_NUM_DRAWS:,} draws.{bad} Click a column's head to sort by it.")
+    bad = f" {lost:,} values that are not finite are excluded." if lost else ""
+    words = note(f"From {_NUM_DRAWS:,} draws.{bad} Click a column's head to sort by it.")
     return section("Posterior", table(["parameter", "mean", "sd", *_QUANTILES], rows), words)
 
 
