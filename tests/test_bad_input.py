@@ -150,9 +150,9 @@ BAD = {
     ),
     "log_var on the floor": (
         lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=-20.0),
-        "must start above min_log_var",
+        "must be above min_log_var",
     ),
-    "a NaN log_var": (lambda: SemiImplicit.location_scale(2, log_var=float("nan")), "log_var must start above"),
+    "a NaN log_var": (lambda: SemiImplicit.location_scale(2, log_var=float("nan")), "log_var must be above"),
     "a floor's shape": (
         lambda: SemiImplicit.location_scale(2, min_log_var=jnp.ones(3)),
         "min_log_var must be one number",

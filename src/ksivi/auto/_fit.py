@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_positive, as_single_key, describe, require_callbacks
 from .._core.sharding import as_mesh, on, require_threads
-from ..families import SemiImplicit
 from ..results import Cost, Fit, FitDiagnostics, Posterior, Status, gathered
 from ..targets import Target, require_all_rows
 from ..training import Callback, Checkpoints, ProgressBar, as_checkpoints, divided, handle_sigterm, show_progress
@@ -176,7 +175,7 @@ def _require_density(target: Target) -> None:
 
 def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
     posterior = init.posterior if isinstance(init, Fit) else init
-    if not isinstance(posterior, Posterior) or not isinstance(posterior.family, SemiImplicit):
+    if not isinstance(posterior, Posterior) or not posterior.family.has_density:
         raise ValueError(f"init must be an earlier fit with a trained sampler, got {type(init).__name__}")
     if posterior.dim != target.dim:
         raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")

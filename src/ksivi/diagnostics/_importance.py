@@ -103,7 +103,7 @@ def importance(
     ```
     """
     require_fit(target, posterior, "importance")
-    if not isinstance(posterior.family, SemiImplicit):
+    if not posterior.family.has_density:
         raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
     if not target.has_log_density:
         raise ValueError("target must have a log density, but this target has only a score")

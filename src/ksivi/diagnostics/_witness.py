@@ -8,7 +8,6 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core.checks import as_count, as_samples, as_single_key
 from .._core.compile import jit
 from .._core.numerics import full_precision
-from ..families import SemiImplicit
 from ..kernels import IMQ, AbstractKernel, as_kernel
 from ..results import Posterior
 from ..targets import Affine, Target
@@ -75,7 +74,7 @@ def witness(
     ```
     """
     require_fit(target, posterior, "witness")
-    if not isinstance(posterior.family, SemiImplicit):
+    if not posterior.family.has_density:
         raise ValueError("posterior must be a trained sampler; stored draws have no conditional score")
     family = posterior.family
     y, conditional = family.transport(family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2)))

@@ -8,7 +8,6 @@ from ._layers import Triangular
 from ._mixing import AbstractMixing, GaussianMixing, SampledMixing, WideMixing
 from ._networks import MLP, Constant
 from ._semi_implicit import SemiImplicit
-from ._semi_implicit import round_up as round_up
 
 __all__ = [
     "MLP",

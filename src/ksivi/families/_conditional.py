@@ -19,8 +19,8 @@ class DiagonalGaussian(eqx.Module):
     **Arguments:**
 
     - `mean`: z ↦ μ(z), such as an `MLP`.
-    - `log_var`: z ↦ log σ²(z); a `Constant` is the paper's global σ.
-    - `min_log_var`: a floor on log σ², with zero gradient below it.
+    - `log_var`: z ↦ log σ²(z). A `Constant` gives the paper's global σ.
+    - `min_log_var`: a lower bound of log σ². The gradient below it is zero.
     """
 
     mean: Callable[[Float[Array, " k"]], Float[Array, " d"]]
@@ -33,7 +33,7 @@ class DiagonalGaussian(eqx.Module):
         self.min_log_var = Frozen(jnp.asarray(min_log_var, jnp.result_type(float)))
 
     def parameters(self, z: Float[Array, " k"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
-        """μ(z) and log σ²(z), floored."""
+        """μ(z), and log σ²(z) with its lower bound."""
         raw = self.log_var(z)
         floor = lax.stop_gradient(self.min_log_var.value).astype(raw.dtype)
         return self.mean(z), jnp.where(raw > floor, raw, floor)
@@ -54,12 +54,15 @@ def log_normal(xi: Float[Array, " d"], log_var: Float[Array, " d"]) -> Scalar:
     return -0.5 * jnp.sum(xi**2 + log_var + jnp.log(2 * jnp.pi))
 
 
-def log_normals(x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]) -> Float[Array, "n m"]:
-    """log N(xᵢ; μⱼ, σⱼ²) for every pair, by matrix products, for training: n × m × d is never stored.
+def log_normals(
+    x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]
+) -> Float[Array, "n m"]:
+    """log N(xᵢ; μⱼ, σⱼ²) for every pair, by matrix products: n × m × d is never stored.
 
-    Single precision loses digits where the means spread over thousands of σ; then use `exact_log_normals`.
+    This is for training. Single precision loses digits if the means spread over thousands of σ; use
+    `exact_log_normals` then.
     """
-    # Centred, so that an offset costs no digits when the square is expanded.
+    # Centre the points, so that an offset does not lose digits when the square is expanded.
     centre = lax.stop_gradient(jnp.mean(mean, axis=0, keepdims=True))
     x, mean, precision = x - centre, mean - centre, jnp.exp(-log_var)
     with full_precision():
@@ -72,11 +75,13 @@ def log_normals(x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Floa
 def exact_log_normals(
     x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]
 ) -> Float[Array, "n m"]:
-    """The same from the differences, one coordinate at a time, for weights and densities."""
+    """The same from the differences, coordinate by coordinate, for weights and densities."""
 
     def add(total: Array, columns: tuple[Array, Array, Array]) -> tuple[Array, None]:
         a, b, c = columns
-        return total - 0.5 * ((a[:, None] - b[None, :]) ** 2 * jnp.exp(-c)[None, :] + c[None, :]), None
+        return total - 0.5 * (
+            (a[:, None] - b[None, :]) ** 2 * jnp.exp(-c)[None, :] + c[None, :]
+        ), None
 
     constant = jnp.full((len(x), len(mean)), -0.5 * x.shape[1] * jnp.log(2 * jnp.pi), x.dtype)
     return lax.scan(add, constant, (x.T, mean.T, log_var.T))[0]

@@ -1,15 +1,19 @@
-"""Stored draws: what particle methods and chains leave behind."""
+"""Stored draws: the result of particle methods and Markov chains."""
 
-import equinox as eqx
+from typing import ClassVar, Literal
+
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core import archive
+from ._family import AbstractFamily
 
 
 @archive.register
-class Empirical(eqx.Module):
+class Empirical(AbstractFamily):
     """The uniform distribution on finitely many points."""
+
+    has_density: ClassVar[Literal[False]] = False
 
     points: Float[Array, "m d"]
 
@@ -18,13 +22,16 @@ class Empirical(eqx.Module):
         return self.points.shape[1]
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
-        """n of the points, without replacement as far as they go.
-
-        Each round takes the points in a new random order, so that up to m draws hold no point twice.
-        """
+        """n of the m points, in random order. No point is drawn twice before all are drawn once."""
         rounds = -(-n // len(self.points))
-        order = jax.vmap(lambda k: jax.random.permutation(k, len(self.points)))(jax.random.split(key, rounds))
+        order = jax.vmap(lambda k: jax.random.permutation(k, len(self.points)))(
+            jax.random.split(key, rounds)
+        )
         return self.points[order.reshape(-1)[:n]]
 
-    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
-        raise ValueError("log_prob needs a sampler with a density; this posterior is a set of stored draws")
+    def log_prob(
+        self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int
+    ) -> Float[Array, " n"]:
+        raise ValueError(
+            "log_prob needs a sampler with a density; this posterior is a set of stored draws"
+        )

@@ -1,36 +1,45 @@
-"""What is trained and what is not."""
+"""Which arrays of a family are trained."""
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
 from .._core import archive
-from ._mixing import AbstractMixing
+
+
+class AbstractFrozen(eqx.Module):
+    """A part of a family whose arrays are not trained."""
 
 
 @archive.register
-class Frozen(eqx.Module):
+class Frozen(AbstractFrozen):
     """An array that belongs to a family but is not trained."""
 
     value: Array
 
 
 def trainable(family: PyTree) -> PyTree:
-    """A filter for `eqx.partition`: floating arrays, but for those of the mixing distribution or inside `Frozen`."""
+    """A filter for `eqx.partition`: all floating arrays except those of frozen parts.
+
+    Frozen parts are the mixing distribution and every `Frozen`.
+    """
 
     def fixed(leaf: object) -> bool:
-        return isinstance(leaf, Frozen | AbstractMixing)
+        return isinstance(leaf, AbstractFrozen)
 
-    return jax.tree.map(lambda leaf: not fixed(leaf) and eqx.is_inexact_array(leaf), family, is_leaf=fixed)
+    return jax.tree.map(
+        lambda leaf: not fixed(leaf) and eqx.is_inexact_array(leaf), family, is_leaf=fixed
+    )
 
 
 def groups(params: PyTree) -> PyTree:
-    """Labels the trained arrays "mean" or "scale", for a learning rate a group.
+    """Labels the trained arrays "mean" or "scale", for one learning rate per group.
 
     ```python
     import optax
 
-    optimizer = optax.partition({"mean": optax.adam(1e-2), "scale": optax.adam(1e-3)}, ksivi.families.groups)
+    optimizers = {"mean": optax.adam(1e-2), "scale": optax.adam(1e-3)}
+    optimizer = optax.partition(optimizers, ksivi.families.groups)
     ```
     """
 

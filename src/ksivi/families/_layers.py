@@ -1,4 +1,4 @@
-"""A trained affine layer after the conditional: correlations that a diagonal σ(z) lacks."""
+"""A trained affine layer after the conditional, for correlations that a diagonal σ(z) lacks."""
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from .._core.numerics import full_precision
 
 @archive.register
 class Triangular(eqx.Module):
-    """x = loc + L u with L lower triangular, its diagonal kept positive as an exponential.
+    """x = loc + L u with L lower triangular. Its diagonal is an exponential, hence positive.
 
     ```python
     layer = ksivi.families.Triangular.identity(2)
@@ -23,6 +23,7 @@ class Triangular(eqx.Module):
 
     @classmethod
     def identity(cls, dim: int) -> "Triangular":
+        """The layer x = u."""
         return cls(jnp.zeros(dim), jnp.zeros((dim, dim)))
 
     @property
@@ -39,7 +40,7 @@ class Triangular(eqx.Module):
         return jax.scipy.linalg.solve_triangular(self.matrix, (x - self.loc[None]).T, lower=True).T
 
     def push_score(self, score: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        """The score in x of a density whose score in u is given: L⁻ᵀ s."""
+        """Turns a score in u into the score in x: L⁻ᵀ s."""
         return jax.scipy.linalg.solve_triangular(self.matrix, score.T, lower=True, trans="T").T
 
     def log_det(self) -> Scalar:

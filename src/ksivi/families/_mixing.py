@@ -12,10 +12,11 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from .._core import archive
 from .._core.checks import as_count, as_positive, blaming
 from .._core.normals import Normal
+from ._frozen import AbstractFrozen
 
 
-class AbstractMixing(eqx.Module):
-    """The distribution of z, easy to draw from. It is not trained: its draws are made ahead of the step."""
+class AbstractMixing(AbstractFrozen):
+    """A distribution of z that is easy to sample. It is not trained: z is drawn ahead of a step."""
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, n: int, dtype: DTypeLike = float) -> Float[Array, "n k"]:
@@ -23,10 +24,10 @@ class AbstractMixing(eqx.Module):
 
     @abc.abstractmethod
     def log_prob(self, z: Float[Array, " k"]) -> Scalar:
-        """log q(z); refuses (`ValueError`) where it is not known."""
+        """log q(z). Raises `ValueError` if it is not known."""
 
     def with_normals(self, normal: Normal) -> "AbstractMixing":
-        """The same distribution, drawn from standard normals that `normal` makes, if it uses any."""
+        """The same distribution, with `normal` in place of `jax.random.normal` if it uses it."""
         return self
 
 
@@ -53,7 +54,12 @@ class GaussianMixing(AbstractMixing):
 
 
 class SampledMixing(AbstractMixing):
-    """Any mixing distribution that can be drawn from: `sampler(key) -> (k,)`, with its log density if it is known.
+    """A mixing distribution given by a sampler, `sampler(key) -> (k,)`.
+
+    **Arguments:**
+
+    - `sampler`: draws one z.
+    - `log_density`: log q(z), which some objectives need.
 
     ```python
     mixing = ksivi.families.SampledMixing(lambda key: jax.random.laplace(key, (3,)))
@@ -83,10 +89,10 @@ class SampledMixing(AbstractMixing):
 
 
 class WideMixing(AbstractMixing):
-    r"""½ q(z) + ½ q(z / s) / sᵏ: at least half the density of q(z) everywhere, and draws further out.
+    r"""½ q(z) + ½ q(z / s) / sᵏ: at least half the density of q(z) everywhere, with wider tails.
 
-    A family with this mixing proposes what the family itself leaves out, along its own shapes; weights against it
-    have lighter tails than weights against the family. It is for proposals, and is not saved.
+    A family with this mixing reaches places that the family itself rarely draws, so that importance
+    weights have lighter tails. It is for proposals and is not saved.
 
     ```python
     mixing = ksivi.families.WideMixing(ksivi.families.GaussianMixing(3), scale=1.5)
@@ -101,7 +107,7 @@ class WideMixing(AbstractMixing):
         self.scale = as_positive(scale, "scale")
 
     def sample(self, key, n, dtype=float):
-        # At scale 1 these are the draws of the base.
+        # With scale 1 these are the same draws as those of the base.
         z, is_wide = (
             self.base.sample(key, n, dtype),
             jax.random.bernoulli(jax.random.fold_in(key, 1), 0.5, (n, 1)),

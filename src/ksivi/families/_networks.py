@@ -1,4 +1,4 @@
-"""Maps z ↦ ℝᵈ: the mean and the log variance of the conditional layer."""
+"""Maps z ↦ ℝᵈ for the mean and the log variance of the conditional."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from .._core.numerics import product
 
 @archive.register
 class Constant(eqx.Module):
-    """The map that ignores z: the paper's global σ, and both parts of a location-scale family."""
+    """A map that ignores z: the paper's global σ, and both parts of a location-scale family."""
 
     value: Float[Array, " d"]
 
@@ -25,29 +25,42 @@ class Constant(eqx.Module):
 
 @archive.register
 class MLP(eqx.Module):
-    """A multi-layer perceptron of any widths; weights and biases start uniform on ±1/√fan-in, as in PyTorch.
+    """A multi-layer perceptron. Weights and biases start uniform on ±1/√fan-in, as in PyTorch.
 
-    Weights are stored as (in, out), so that a batch of z is one plain matrix product a layer.
+    Weights are stored as (in, out), so that a layer on a batch of z is one plain matrix product.
+
+    **Arguments:**
+
+    - `widths`: the layer widths, from the input to the output.
+    - `activation`: applied elementwise after every layer except the last.
     """
 
     weights: tuple[Float[Array, "i o"], ...]
     biases: tuple[Float[Array, " o"], ...]
     activation: Callable = eqx.field(static=True)
 
-    def __init__(self, key: PRNGKeyArray, widths: Sequence[int], activation: Callable = jax.nn.relu):
+    def __init__(
+        self, key: PRNGKeyArray, widths: Sequence[int], activation: Callable = jax.nn.relu
+    ):
         require_callable(activation, "activation")
         with blaming("activation"):
             kept = jax.eval_shape(activation, jnp.zeros(3))
         if getattr(kept, "shape", None) != (3,):
-            raise ValueError(f"activation must keep the shape of what it is given, and gives {kept} for shape (3,)")
+            raise ValueError(
+                f"activation must keep the shape of its input, got {kept} for shape (3,)"
+            )
         if isinstance(widths, int) or len(widths) < 2:
             raise ValueError(f"widths must be a list of at least two layer widths, got {widths!r}")
         widths = [as_count(width, "widths") for width in widths]
         keys = jax.random.split(as_single_key(key), (len(widths) - 1, 2))
         shapes = list(itertools.pairwise(widths))
         bounds = [fan_in**-0.5 for fan_in, _ in shapes]
-        self.weights = tuple(_uniform(k, s, b) for k, s, b in zip(keys[:, 0], shapes, bounds, strict=True))
-        self.biases = tuple(_uniform(k, s[1:], b) for k, s, b in zip(keys[:, 1], shapes, bounds, strict=True))
+        self.weights = tuple(
+            _uniform(k, s, b) for k, s, b in zip(keys[:, 0], shapes, bounds, strict=True)
+        )
+        self.biases = tuple(
+            _uniform(k, s[1:], b) for k, s, b in zip(keys[:, 1], shapes, bounds, strict=True)
+        )
         self.activation = activation
 
     def __call__(self, z: Float[Array, " k"]) -> Float[Array, " d"]:
@@ -57,7 +70,7 @@ class MLP(eqx.Module):
         return product(z, last) + offset
 
     def with_output(self, scale: float | Array, offset: float | Array) -> "MLP":
-        """The same network with its last layer scaled and the last bias replaced."""
+        """The same network with its last weights scaled and its last bias replaced."""
         bias = jnp.broadcast_to(jnp.asarray(offset, self.biases[-1].dtype), self.biases[-1].shape)
         outputs = lambda net: (net.weights[-1], net.biases[-1])  # noqa: E731
         return eqx.tree_at(outputs, self, (scale * self.weights[-1], bias))

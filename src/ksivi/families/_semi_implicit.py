@@ -1,6 +1,7 @@
 """The semi-implicit family q(x) = ∫ q(x|z) q(z) dz."""
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -23,26 +24,30 @@ from .._core.normals import Normal
 from .._core.numerics import log_mean_exp
 from .._core.sharding import divide
 from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
+from ._family import AbstractFamily
 from ._layers import Triangular
 from ._mixing import AbstractMixing, GaussianMixing, SampledMixing
 from ._networks import MLP, Constant
 
 _POINTS_AT_ONCE = 1_000
 _SIZES = (1_024, 16_384)
-"""Draws are made by so many and cut, so that another number of them is not another program to compile."""
+"""The number of draws is rounded up to these sizes, so that few programs are compiled."""
 
 Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
 
 
 @archive.register
-class SemiImplicit(eqx.Module):
-    r"""x = μ(z) + σ(z) ⊙ ξ with z ~ q(z) and ξ ~ N(0, I): easy to draw, rich in shape, without a density of its own.
+class SemiImplicit(AbstractFamily):
+    r"""x = μ(z) + σ(z) ⊙ ξ with z ~ q(z) and ξ ~ N(0, I).
+
+    It is easy to sample and flexible in shape. Its density is only known as an integral over z.
 
     **Arguments:**
 
-    - `mixing`: the distribution of z; a plain sampler (key) -> (k,) will do.
+    - `mixing`: the distribution of z, or a sampler (key) -> (k,).
     - `conditional`: q(x|z).
-    - `layer`: an affine map of that x, trained with the rest; none in the paper's family.
+    - `layer`: an affine map that is applied to x and trained with the rest. The paper's family has
+        none.
     - `normal`: draws standard normals as `jax.random.normal` does. Training passes a faster one.
 
     ```python
@@ -50,6 +55,8 @@ class SemiImplicit(eqx.Module):
     x = family.sample(jax.random.key(1), 1_000)
     ```
     """
+
+    has_density: ClassVar[Literal[True]] = True
 
     mixing: AbstractMixing
     conditional: DiagonalGaussian
@@ -94,9 +101,10 @@ class SemiImplicit(eqx.Module):
 
         **Arguments:**
 
-        - `log_var`: where log σ² starts; one number, or one a coordinate.
-        - `min_log_var`: the floor on log σ².
-        - `scale`: "global" for the paper's σ, "network" for σ(z) from a network like μ's.
+        - `hidden`: the widths of the hidden layers.
+        - `log_var`: the initial log σ², one number or one per coordinate.
+        - `min_log_var`: the lower bound of log σ².
+        - `scale`: "global" for the paper's σ, "network" for σ(z) from an MLP of the same widths.
         - `mixing`: another distribution of z, of dimension `mixing_dim`.
         """
         key = as_single_key(key)
@@ -120,7 +128,7 @@ class SemiImplicit(eqx.Module):
         log_var: float | Array = 0.0,
         min_log_var: float | Array = -20.0,
     ) -> "SemiImplicit":
-        """The diagonal Gaussian N(loc, diag σ²): the family that ignores z, as in the paper's theory."""
+        """The diagonal Gaussian N(loc, diag σ²), which ignores z, as in the paper's theory."""
         dim = as_count(dim, "dim")
         mean, scale = (
             Constant(_vector(loc, "loc", dim)),
@@ -130,21 +138,21 @@ class SemiImplicit(eqx.Module):
 
     @property
     def dtype(self) -> jnp.dtype:
-        """The parameters' own precision, so that a saved sampler draws the same numbers whatever JAX's default."""
+        """The precision of the parameters. Draws use it, whatever JAX's default precision is."""
         return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
 
     def with_normals(self, normal: Normal) -> "SemiImplicit":
-        """The same family, whose z and ξ come from standard normals that `normal` makes."""
+        """The same family, with `normal` in place of `jax.random.normal` for z and ξ."""
         return SemiImplicit(self.mixing.with_normals(normal), self.conditional, self.layer, normal)
 
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
-        """n draws of z and, for each, `noise_per_z` draws of ξ one after another: all the randomness of the samples."""
+        """All the randomness of the samples: n draws of z, and `noise_per_z` of ξ for each z."""
         z_key, xi_key = jax.random.split(key)
         xi = self.normal(xi_key, (n * noise_per_z, self.dim), self.dtype)
         return self.mixing.sample(z_key, n, self.dtype), xi
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
-        """Samples x and conditional scores ∇ₓ log q(x|z); those of one z stand next to each other."""
+        """Samples x and conditional scores ∇ₓ log q(x|z). Samples with the same z are adjacent."""
         z, xi = (divide(part, "samples") for part in noise)
         noise_per_z = len(xi) // len(z)
 
@@ -160,9 +168,10 @@ class SemiImplicit(eqx.Module):
     def transport_and_log_prob(
         self, noise: Noise, others: Float[Array, "m k"], pairwise: Callable = log_normals
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-        r"""Samples x and log q̂(x) = log 1/(m+1) Σₖ q(x|zₖ) over the z that made x and the m `others`.
+        r"""Samples x and log q̂(x) = log 1/(m+1) Σₖ q(x|zₖ), over the z that made x and m `others`.
 
-        With the generating z in the sum, E[p(x)/q̂(x)] = ∫p for every m; without it such ratios explode.
+        With the generating z in the sum, E[p(x)/q̂(x)] = ∫p for every m. Without it such ratios
+        explode.
         """
         z, xi = (divide(part, "samples") for part in noise)
         parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
@@ -176,25 +185,28 @@ class SemiImplicit(eqx.Module):
         return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
 
     def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
-        """log 1/m Σₖ q(x|zₖ) at given points and z, by matrix products: for training."""
+        """log 1/m Σₖ q(x|zₖ) at given points and z, by matrix products, for training."""
         parameters = jax.vmap(self.conditional.parameters)(z)
         return self._through_layer(x, lambda u: log_mean_exp(log_normals(u, *parameters)))
 
     def log_parts(
-        self, x: Float[Array, "n d"], own: Float[Array, "n k"], others: Float[Array, "m k"]
+        self, x: Float[Array, "n d"], z: Float[Array, "n k"], others: Float[Array, "m k"]
     ) -> Float[Array, "n 1+m"]:
-        """log q(x|z) at given points, for a z of its own, first, and for the others: for training."""
-        parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([own, others]))
-        (mean, means), (log_var, log_vars) = (jnp.split(part, [len(own)]) for part in parameters)
+        """log q(xᵢ|zᵢ) in the first column and log q(xᵢ|z) for the m `others` in the rest.
+
+        For training.
+        """
+        parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
+        (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
         u = x if self.layer is None else self.layer.inverse(x)
-        of_own = jax.vmap(log_normal)((u - mean) * jnp.exp(-0.5 * log_var), log_var)
-        parts = jnp.concatenate([of_own[:, None], log_normals(u, means, log_vars)], axis=1)
+        first = jax.vmap(log_normal)((u - mean) * jnp.exp(-0.5 * log_var), log_var)
+        parts = jnp.concatenate([first[:, None], log_normals(u, means, log_vars)], axis=1)
         return parts if self.layer is None else parts - self.layer.log_det()
 
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-        """n draws of x with log q̂(x), their own z among the `num_mixing` + 1."""
+        """n draws of x with log q̂(x), over the z that made x and `num_mixing` others."""
         noise_key, mixing_key = jax.random.split(key)
         noise = self.noise(noise_key, n)
         others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
@@ -203,12 +215,14 @@ class SemiImplicit(eqx.Module):
     def log_prob(
         self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int
     ) -> Float[Array, " n"]:
-        """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` fresh z: too low on average, and far too low for few of them."""
+        """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` new draws of z.
+
+        It is too low on average, and far too low for small K.
+        """
         key, num_mixing = as_single_key(key), as_count(num_mixing, "num_mixing")
         require_points(x, self.dim)
-        mean, log_var = jax.vmap(self.conditional.parameters)(
-            self.mixing.sample(key, num_mixing, self.dtype)
-        )
+        z = self.mixing.sample(key, num_mixing, self.dtype)
+        mean, log_var = jax.vmap(self.conditional.parameters)(z)
         log_mixture = lambda point: log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
         in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
         return self._through_layer(x.astype(self.dtype), in_blocks)
@@ -217,18 +231,18 @@ class SemiImplicit(eqx.Module):
         """n independent draws of x."""
         return self.transport(self.noise(as_single_key(key), as_count(n, "n")))[0]
 
+    def draw_size(self, n: int) -> int:
+        return next((size for size in _SIZES if n <= size), n)
+
     def _through_layer(self, x: Float[Array, "n d"], log_prob: Callable) -> Float[Array, " n"]:
-        """The log density at x, given that before the layer."""
-        return (
-            log_prob(x)
-            if self.layer is None
-            else log_prob(self.layer.inverse(x)) - self.layer.log_det()
-        )
+        """The log density at x, from the log density before the layer."""
+        if self.layer is None:
+            return log_prob(x)
+        return log_prob(self.layer.inverse(x)) - self.layer.log_det()
 
 
 def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
-    """The dimension that mean and log_var agree on."""
-
+    """The dimension of x. Raises `ValueError` unless mean and log_var agree on it."""
     try:
         shapes = eqx.filter_eval_shape(
             lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0)
@@ -238,7 +252,8 @@ def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
     mean, log_var = shapes
     if mean.ndim != 1 or mean.shape != log_var.shape:
         raise ValueError(
-            f"mean and log_var must map z to vectors of one length, got shapes {mean.shape} and {log_var.shape}"
+            "mean and log_var must map z to vectors of one length, got shapes "
+            f"{mean.shape} and {log_var.shape}"
         )
     return mean.shape[0]
 
@@ -257,7 +272,7 @@ def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Fl
     traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
     if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
         raise ValueError(
-            f"log_var must start above min_log_var = {floor}, where it has a gradient, got {log_var}"
+            f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}"
         )
     return start
 
@@ -268,8 +283,3 @@ def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
     if found.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be {expected}, got shape {found.shape}")
     return jnp.broadcast_to(found, (dim,))
-
-
-def round_up(n: int) -> int:
-    """How many draws to make where n are wanted."""
-    return next((size for size in _SIZES if n <= size), n)

@@ -8,7 +8,7 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.compile import jit
-from ..families import Empirical, SemiImplicit, exact_log_normals, round_up
+from ..families import Empirical, SemiImplicit, exact_log_normals
 from ..targets import Affine, Target
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
@@ -27,7 +27,7 @@ def densities(
     `lp` is the target's, `log_q` the sampler's, and `log_weight` is their difference.
     """
     found: Group = {}
-    if isinstance(family, SemiImplicit):
+    if family.has_density:
         found["log_q"] = np.asarray(_log_q(key, family, coordinates, len(x)))
     if target is not None and target.has_log_density and target.host_rows is None:
         found["lp"] = np.asarray(_log_densities(target, x))
@@ -89,7 +89,7 @@ def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, 
         alone = jax.tree.map(lambda a: a[None], noise)
         return family.transport_and_log_prob(alone, others, exact_log_normals)[1][0]
 
-    noise = jax.tree.map(lambda a: a[:n], family.noise(key, round_up(n)))
+    noise = jax.tree.map(lambda a: a[:n], family.noise(key, family.draw_size(n)))
     log_q = lax.map(one, noise, batch_size=_AT_ONCE)
     return log_q if coordinates is None else log_q - coordinates.log_det()
 

@@ -1,0 +1,30 @@
+"""The interface of families: distributions that posteriors draw from."""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+from jaxtyping import Array, Float, PRNGKeyArray
+
+
+class AbstractFamily(eqx.Module):
+    """A distribution q(x) that can be sampled."""
+
+    has_density: ClassVar[bool] = True
+    """Whether log q(x) and the conditional scores can be computed."""
+
+    dim: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
+        """n draws of x."""
+
+    @abc.abstractmethod
+    def log_prob(
+        self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int
+    ) -> Float[Array, " n"]:
+        """An estimate of log q(x). Raises `ValueError` without a density."""
+
+    def draw_size(self, n: int) -> int:
+        """How many draws to make if n are needed, so that few sizes are compiled."""
+        return n
