@@ -17,9 +17,12 @@ _FORGOTTEN = 0.5
 _SURELY = 0.05
 """Importance weights with a smaller standard error than this can check the draws."""
 _FAR = 0.11
-"""The largest sliced W₂ in normal scores. With the noise of 1,000 draws it is 1.8 times that of two exact samples."""
+"""The largest sliced W₂ in normal scores.
+
+With the noise of 1,000 draws it is 1.8 times that of two exact samples.
+"""
 _OUTSIDE = 0.05
-"""The largest share of another run's draws outside the best run's 1% to 99% interval, in any coordinate."""
+"""The largest share of another run's draws outside the best run's 98% interval."""
 _MARGIN = 0.05
 """A margin for rounding, in the exponent of a tail."""
 
@@ -34,7 +37,10 @@ def moves(what: str, change: Difference, turned: Difference, error: float = 0.0)
 
 
 def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]) -> str | None:
-    """Doubts if the weights change the draws. They also see shares of separate modes, which chains do not."""
+    """Doubts if the weights change the draws.
+
+    They also see shares of separate modes, which chains do not.
+    """
     weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
     turned = difference(draws @ axes, weighed.draws @ axes, weights)
     doubt = moves("importance weights", change, turned, error)
@@ -45,7 +51,10 @@ def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Fl
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
-    """Doubts if another run found mass outside the best one. A run that is only narrower is no reason for doubt."""
+    """Doubts if another run found mass outside the best one.
+
+    A run that is only narrower is no reason for doubt.
+    """
     found = difference(draws, other)
     low, high = np.quantile(draws, (0.01, 0.99), axis=0)
     outside = np.mean((other < low) | (other > high), axis=0)
@@ -68,7 +77,10 @@ def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str
 
 
 def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
-    """How much more often chains end at the Gaussian where they started. Coordinates alone overlook small modes."""
+    """How much more often chains end at the Gaussian where they started.
+
+    Coordinates alone overlook small modes.
+    """
     before, after = (_nearest(draws, gaussians) for draws in (moved.before, moved.after))
     memories = [0.0]
     for k in np.unique(before):
@@ -79,7 +91,7 @@ def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
 
 
 def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) -> str | None:
-    """Doubts if the density falls no faster than 1/r far out, along a coordinate or a principal axis."""
+    """Doubts if the density falls no faster than 1/r along a coordinate or a principal axis."""
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
     turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
     steps = np.concatenate([np.diag(high - low), turned])
@@ -98,7 +110,10 @@ def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) ->
 
 
 def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | None:
-    """Doubts if neither the chains nor the weights can check the draws. Slow chains show nothing."""
+    """Doubts if neither the chains nor the weights can check the draws.
+
+    Slow chains show nothing.
+    """
     if memory < _FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
         return None
     why = "too few of them count" if is_light else "their tails are heavy"

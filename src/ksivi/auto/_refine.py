@@ -25,7 +25,8 @@ class Refined:
 
     - `by`: the method that corrected them.
     - `posterior`: a `Posterior` of these stored draws.
-    - `effective`: their effective sample size. It is smaller than their number if they were resampled by weights.
+    - `effective`: their effective sample size. It is smaller than their number if they were
+        resampled by weights.
     """
 
     by: str

@@ -25,7 +25,10 @@ from ._doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, mo
 from ._gaussians import Gaussians
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
-"""The weights with a mixing distribution this many times as wide decide. The sampler's own are only shown."""
+"""The weights with a mixing distribution this many times as wide decide.
+
+The sampler's own are only shown.
+"""
 _NUM_DRAWS = 10_000
 _TINY = 1e-30
 
@@ -43,7 +46,10 @@ class Findings:
 def examine(
     key: PRNGKeyArray, target: Target, best: Posterior, others: Sequence[Posterior], gaussians: Gaussians
 ) -> Findings:
-    """Checks the best posterior. The others come from independent runs, which should agree with it."""
+    """Checks the best posterior.
+
+    The others come from independent runs, which should agree with it.
+    """
     weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
     try:
         draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
@@ -91,12 +97,18 @@ def examine(
 
 
 def _num_chains(dim: int) -> int:
-    """The number of HMC chains. Tails are averaged over coordinates, so few coordinates need more chains."""
+    """The number of HMC chains.
+
+    Tails are averaged over coordinates, so few coordinates need more chains.
+    """
     return max(1_000, 8_000 // dim)
 
 
 def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
-    """The principal axes of the draws, one per column, in standard deviations. Wrong dependence shows along them."""
+    """The principal axes of the draws, one per column, in standard deviations.
+
+    Wrong dependence shows along them.
+    """
     sd = np.maximum(draws.std(axis=0), _TINY)
     return np.linalg.eigh(np.atleast_2d(np.corrcoef(draws, rowvar=False)))[1] / sd[:, None]
 
@@ -104,7 +116,7 @@ def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]
 def _compare_runs(
     key: PRNGKeyArray, target: Target, draws: Float[np.ndarray, "n d"], others: Sequence[Posterior]
 ) -> tuple[list[Difference], list[str | None]]:
-    """The differences to the other runs, and a doubt for each run that HMC does not bring back to the best one."""
+    """The differences to the other runs, and a doubt for each that HMC does not bring to the best."""
     apart: list[Difference] = []
     doubts: list[str | None] = []
     for i, other in enumerate(others):

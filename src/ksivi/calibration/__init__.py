@@ -1,4 +1,4 @@
-"""Simulation-based calibration: do posterior intervals of simulated data contain the truth as often as they should?"""
+"""Simulation-based calibration: do posterior intervals contain the truth as often as they say?"""
 
 from ._calibrate import Calibration, Replication, calibrate
 from ._simulate import Simulate as Simulate

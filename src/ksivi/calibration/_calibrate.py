@@ -1,4 +1,4 @@
-"""`calibrate`: many fits to simulated data, with the ranks and the intervals of the true parameters."""
+"""`calibrate`: fits to simulated data, and the ranks of the true parameters in them."""
 
 import contextlib
 import dataclasses
@@ -32,8 +32,8 @@ class Replication:
 
     - `key`, `index`: the key of the calibration, and the number of this replication.
     - `ranks`: for each parameter, how many of 99 draws are below the true value.
-    - `shares`: for each parameter, the share of 1,000 draws below the true value. A central interval contains the
-        value if the share lies between the interval's levels.
+    - `shares`: for each parameter, the share of 1,000 draws below the true value. A central
+        interval contains the value if the share lies between the interval's levels.
     - `trusted`, `status`, `seconds`: the verdict and the time of the fit.
     """
 
@@ -67,7 +67,7 @@ class Calibration:
         return np.abs(shares - 0.5) <= level / 2
 
     def coverage(self, level: float) -> tuple[float, float]:
-        """The share of all intervals that contain the true value, and its standard error over replications."""
+        """The share of intervals that contain the true value, and its standard error."""
         by_replication = self.inside(level).mean(axis=1)
         return float(by_replication.mean()), float(by_replication.std(ddof=1) / np.sqrt(len(by_replication)))
 
@@ -122,18 +122,19 @@ def calibrate(
     record: str | os.PathLike | None = None,
     heard: Callable[[Replication], Any] | None = None,
 ) -> Calibration:
-    """Draws parameters from the prior, fits data simulated from them, and ranks them among the posterior draws.
+    """Fits data simulated from the prior, and ranks the true parameters among the posterior draws.
 
-    If the fits are correct, all ranks are equally likely, and 95% intervals contain 95% of the true values. Fits that
-    are not trusted count too.
+    If the fits are correct, all ranks are equally likely, and 95% intervals contain 95% of the true
+    values. Fits that are not trusted count too.
 
     **Arguments:**
 
-    - `simulate`: a function from a key to the true parameters by name and the target of their data, such as
-        `simulate_numpyro(model, data)`.
+    - `simulate`: a function from a key to the true parameters by name and the target of their data,
+        such as `simulate_numpyro(model, data)`.
     - `num_replications`: the number of simulated data sets.
     - `fit`: a function from a key and a target to a `Fit`. Default: `ksivi.fit`.
-    - `record`: a file. Every replication adds one line of JSON, and replications in the file are not run again.
+    - `record`: a file. Every replication adds one line of JSON, and replications in the file are
+        not run again.
     - `heard`: a function that is called with every new `Replication`.
 
     ```python
@@ -156,8 +157,8 @@ def calibrate(
     print(ksivi.calibration.calibrate(jax.random.key(0), simulate, 3, fit=brief))
     ```
 
-    Reference: Talts, Betancourt, Simpson, Vehtari and Gelman, Validating Bayesian inference algorithms with
-    simulation-based calibration, 2018.
+    Reference: Talts, Betancourt, Simpson, Vehtari and Gelman, Validating Bayesian inference
+    algorithms with simulation-based calibration, 2018.
     """
     key, count = as_single_key(key), as_count(num_replications, "num_replications", minimum=2)
     fit = _fit if fit is None else fit
@@ -222,7 +223,10 @@ def _name(key: PRNGKeyArray) -> str:
 
 
 def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
-    """The replications in the record. An incomplete last line, left by a crash, is removed from the file."""
+    """The replications in the record.
+
+    An incomplete last line, left by a crash, is removed from the file.
+    """
     if path is None:
         return []
     if not Path(path).parent.is_dir():

@@ -10,15 +10,16 @@ from jaxtyping import Array, PRNGKeyArray
 from ..targets import Target, from_numpyro
 
 Simulate = Callable[[PRNGKeyArray], tuple[dict[str, Array], Target]]
-"""A function from a key to parameters by name, as in `posterior.draws`, and the target of their simulated data."""
+"""A function from a key to parameters by name and the target of their simulated data."""
 
 
 def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
-    """Draws the parameters of a NumPyro model from its prior, and its observed sites from the parameters.
+    """Draws parameters from a NumPyro model's prior, and simulates its observed sites.
 
-    Pass the arguments of one call with data. They fix the number of observations; the observed values are replaced.
-    A model must use its data only as observed values: one that also reads them elsewhere, such as the last value of a
-    series, is simulated wrongly. All targets share one function and the same shapes, so that `fit` compiles only once.
+    Pass the arguments of one call with data. They fix the number of observations; the observed
+    values are replaced. A model must use its data only as observed values: one that also reads them
+    elsewhere, such as the last value of a series, is simulated wrongly. All targets share one
+    function and the same shapes, so that `fit` compiles only once.
 
     ```python
     import numpyro, numpyro.distributions as dist
@@ -54,7 +55,10 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
 
 
 def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -> Callable:
-    """The model with other values at its observed sites. NumPyro's `uncondition` would lose the shape of the data."""
+    """The model with other values at its observed sites.
+
+    NumPyro's `uncondition` would lose the shape of the data.
+    """
     from numpyro.primitives import Messenger
 
     class Replacing(Messenger):
@@ -66,6 +70,9 @@ def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -
 
 
 def _like(key: PRNGKeyArray, distribution: Any, data: Any) -> Array:
-    """A draw with the shape of the data. Without a plate the distribution's shape may be smaller."""
+    """A draw with the shape of the data.
+
+    Without a plate the distribution's shape may be smaller.
+    """
     shape = jnp.shape(data)
     return distribution.expand(shape[: len(shape) - distribution.event_dim]).sample(key)

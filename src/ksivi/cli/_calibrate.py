@@ -22,12 +22,13 @@ def calibrate(
 ) -> None:
     """Check whether fits of a model are calibrated, with data simulated from its prior.
 
-    Each replication draws parameters from the prior, simulates data, fits them, and ranks the true parameters among
-    the posterior draws. --data fixes the number of observations; the observed values are replaced. Each replication
-    is saved immediately: after Ctrl-C, run the same command again to continue.
+    Each replication draws parameters from the prior, simulates data, fits them, and ranks the true
+    parameters among the posterior draws. --data fixes the number of observations; the observed
+    values are replaced. Each replication is saved immediately: after Ctrl-C, run the same command
+    again to continue.
 
-    Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (the ranks of a parameter are not uniform, p < 0.01 after
-    correction), 130 interrupted.
+    Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (the ranks of a parameter are not
+    uniform, p < 0.01 after correction), 130 interrupted.
 
     \b
     Examples: ksivi calibrate model.py:model --data data.csv

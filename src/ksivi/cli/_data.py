@@ -12,7 +12,10 @@ from .._core.files import UNREADABLE, read_npz
 Data = dict[str, Any]
 
 _SMALL = 2**15
-"""Whole numbers below this become integers. Larger ones stay floats: JAX's 32 bits overflow if they are squared."""
+"""Whole numbers below this become integers.
+
+Larger ones stay floats: JAX's 32 bits overflow if they are squared.
+"""
 
 
 def read_data(path: Path) -> Data:

@@ -35,11 +35,12 @@ def fit(
 ) -> None:
     """Fit a model without tuning, check the draws, and save the sampler in a folder.
 
-    A log density is a function of a vector of --dim real numbers. A NumPyro model gets the columns of --data by name.
-    A PyMC model contains its data, or a function of the data returns it. Ctrl-C stops the training and saves the
-    result so far.
+    A log density is a function of a vector of --dim real numbers. A NumPyro model gets the columns
+    of --data by name. A PyMC model contains its data, or a function of the data returns it. Ctrl-C
+    stops the training and saves the result so far.
 
-    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the status gives the reason), 130 interrupted, 143 terminated.
+    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the status gives the reason), 130
+    interrupted, 143 terminated.
 
     \b
     Examples: ksivi fit model.py:log_density --dim 3

@@ -55,7 +55,7 @@ class Watch:
 
 @contextlib.contextmanager
 def serving(title: str) -> Iterator[Watch]:
-    """Serves the page on the loopback address, at a path that cannot be guessed, until the run ends."""
+    """Serves the page on the loopback address, at a secret path, until the run ends."""
     watch, token = Watch(title), secrets.token_urlsafe(16)
 
     class Handler(BaseHTTPRequestHandler):
@@ -72,7 +72,7 @@ def serving(title: str) -> Iterator[Watch]:
             self.wfile.write(body)
 
         def _is_local(self) -> bool:
-            """Whether the request names this address, and does not come from another site or another host name."""
+            """Whether the request is for this address, and not from another site."""
             own = f"127.0.0.1:{server.server_port}"
             return self.headers.get("Host") == own and self.headers.get("Origin", f"http://{own}") == f"http://{own}"
 

@@ -14,7 +14,7 @@ from ._shared import notes
 
 
 def target_of(where: str, dim: int | None, data: Path | None) -> Target:
-    """The target of a log density (with `dim`), a NumPyro model and its data, a PyMC model, or a Target."""
+    """The target of a log density (with `dim`), a NumPyro or PyMC model, or a Target."""
     found = from_module(where)
     given = {} if data is None else read_data(data)
     if dim is not None:
@@ -51,7 +51,10 @@ def _log_density(where: str, found: Any, given: Data) -> Callable:
 
 
 def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data:
-    """The data that the function takes after its first arguments. Reports data that are unused or missing."""
+    """The data that the function takes after its first arguments.
+
+    Reports data that are unused or missing.
+    """
     parameters = inspect.signature(function).parameters.values()
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     names = [parameter.name for parameter in parameters][len(first) :]
@@ -68,7 +71,10 @@ def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data
 
 
 def _made(function: Callable, given: Data) -> Any:
-    """The PyMC model or target that a function returns, or None. A NumPyro model returns neither."""
+    """The PyMC model or target that a function returns, or None.
+
+    A NumPyro model returns neither.
+    """
     try:
         made = function(**given)
     except Exception:

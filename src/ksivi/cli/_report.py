@@ -12,7 +12,9 @@ def report(
     run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit` or `ksivi compare`.")],
     out: Annotated[Path | None, typer.Option(help="Output page. Default: report.html in the folder.")] = None,
 ) -> None:
-    """Write an HTML page about a run: verdict, curves, marginals, pairs, tables and cost. It works offline.
+    """Write an HTML page about a run: verdict, curves, marginals, pairs, tables and cost.
+
+    It works offline.
 
     \b
     Example: ksivi report run/

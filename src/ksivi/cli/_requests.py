@@ -12,7 +12,10 @@ CHECKPOINTS = "checkpoints"
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """The model and everything else that the result depends on. File names are relative to `cwd`."""
+    """The model and everything else that the result depends on.
+
+    File names are relative to `cwd`.
+    """
 
     model: str
     dim: int | None
@@ -23,7 +26,10 @@ class Request:
     cwd: str
 
     def claim(self, folder: Path) -> None:
-        """Writes the request. Raises a `ValueError` if the folder has checkpoints of a different request."""
+        """Writes the request.
+
+        Raises a `ValueError` if the folder has checkpoints of a different request.
+        """
         if (folder / _FILE).is_file() and any((folder / CHECKPOINTS).glob("step-*")):
             before = dataclasses.asdict(Request.read(folder))
             if other := [name for name, value in dataclasses.asdict(self).items() if before[name] != value]:

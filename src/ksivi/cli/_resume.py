@@ -15,7 +15,9 @@ def resume(
     run: Annotated[Path, typer.Argument(help="The folder of a `ksivi fit --checkpoint`.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Continue a fit that was interrupted or killed, from its last checkpoint. The result is the same.
+    """Continue a fit that was interrupted or killed, from its last checkpoint.
+
+    The result is the same.
 
     The model is read again from its file. Do not change the file or the data.
 

@@ -21,7 +21,9 @@ def sample(
     out: Annotated[Path | None, typer.Option(help="Output file. Default: draws.FORMAT in the folder.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Draw from a fit. The draws have the model's names and scale. The model and its data are not needed.
+    """Draw from a fit.
+
+    The draws have the model's names and scale. The model and its data are not needed.
 
     csv has one column per number, npz one array per parameter. arviz.from_netcdf reads netcdf.
 

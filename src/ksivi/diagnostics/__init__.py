@@ -1,4 +1,4 @@
-"""Checks of a posterior, and measures of how an objective and a family behave."""
+"""Checks of a posterior, and of the gradients of an objective."""
 
 from ..results import Discrepancy
 from ._differences import Difference, difference

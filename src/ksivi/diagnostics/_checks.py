@@ -8,7 +8,7 @@ from ..targets import Target, require_all_rows
 
 
 def require_fit(target: Any, posterior: Any, name: str) -> None:
-    """Raises a `ValueError` unless target and posterior have the right types and the same dimension."""
+    """Raises a `ValueError` unless target and posterior fit together."""
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
     if not isinstance(posterior, Posterior):

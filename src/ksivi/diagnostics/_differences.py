@@ -23,10 +23,11 @@ class Difference:
 
     **Attributes:**
 
-    - `shift`: the change of the mean of each coordinate, in standard deviations of the second sample.
+    - `shift`: the change of the mean of each coordinate, in standard deviations of the second
+        sample.
     - `width`: the change of the log width of the central 90% interval of each coordinate.
-    - `tails`: the shares of the first sample below the second's 1% quantile and above its 99% quantile, averaged over
-        the coordinates.
+    - `tails`: the shares of the first sample below the second's 1% quantile and above its 99%
+        quantile, averaged over the coordinates.
     """
 
     shift: Float[np.ndarray, " d"]
@@ -34,7 +35,9 @@ class Difference:
     tails: tuple[float, float]
 
     def is_small(self, error: float = 0.0) -> bool:
-        """Whether shifts and widths are at most 0.1 on average and 0.3 at worst, and tails within 0.6% to 2%.
+        """Whether all changes are small.
+
+        Shifts and widths must be at most 0.1 on average and 0.3 at worst, tails within 0.6% to 2%.
 
         **Arguments:**
 
@@ -58,7 +61,10 @@ class Difference:
 def difference(
     first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"] | None = None
 ) -> Difference:
-    """The change from the first sample to the second. The draws of the second may have weights that sum to 1."""
+    """The change from the first sample to the second.
+
+    The draws of the second may have weights that sum to 1.
+    """
     first = as_numbers(first, "first", ("n", "d"))
     second = as_numbers(second, "second", ("m", first.shape[1]))
     count = len(second)
@@ -77,10 +83,11 @@ def difference(
 def sliced_distance(
     first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"]
 ) -> float:
-    r"""The sliced W₂ distance from the first sample to the second, weighted one, corrected for sampling noise.
+    r"""The sliced W₂ distance to the second, weighted sample, corrected for sampling noise.
 
-    Each coordinate is first mapped to a standard normal by the second sample's marginal. Random directions θ then show
-    what means and widths of coordinates do not, such as wrong shares of many modes:
+    Each coordinate is first mapped to a standard normal by the second sample's marginal. Random
+    directions θ then show what means and widths of coordinates do not, such as wrong shares of many
+    modes:
 
         D² = E_θ W₂²(θᵀa, θᵀb) − c (1/n + Σ w²)
     """
@@ -95,7 +102,7 @@ def sliced_distance(
 
 
 def _normal_scores(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both samples, with each coordinate mapped to a standard normal by the second's weighted marginal."""
+    """Both samples, mapped to standard normals by the second's weighted marginals."""
     from scipy.special import ndtri  # SciPy takes longer to import than this library
 
     columns = []
@@ -111,7 +118,10 @@ def _normal_scores(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -
 def _weighted_quantiles(
     x: np.ndarray, weights: np.ndarray, levels: Float[np.ndarray, " l"] = _LEVELS
 ) -> Float[np.ndarray, "l d"]:
-    """Quantiles that are linear between the middles of the draws' weights. They approach NumPy's as n grows."""
+    """Quantiles that are linear between the middles of the draws' weights.
+
+    They approach NumPy's as n grows.
+    """
     columns = []
     for column in x.T:
         order, middles = _middles(column, weights)
@@ -120,6 +130,6 @@ def _weighted_quantiles(
 
 
 def _middles(column: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The order that sorts a column, and the cumulative weight up to the middle of each draw's weight."""
+    """The order that sorts a column, and the cumulative weight up to the middle of each draw's."""
     order = np.argsort(column)
     return order, np.cumsum(weights[order]) - 0.5 * weights[order]

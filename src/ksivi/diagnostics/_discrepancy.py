@@ -37,7 +37,8 @@ def discrepancy(
     print(ksivi.diagnostics.discrepancy(jax.random.key(3), target, fit.posterior, num_samples=200))
     ```
 
-    Reference: Liu, Lee and Jordan, A kernelized Stein discrepancy for goodness-of-fit tests, ICML 2016.
+    Reference: Liu, Lee and Jordan, A kernelized Stein discrepancy for goodness-of-fit tests, ICML
+    2016.
     """
     require_fit(target, posterior, "discrepancy")
     draw_key, bootstrap_key = jax.random.split(as_single_key(key))

@@ -23,11 +23,12 @@ def gradient_variance(
     *,
     step: int = 0,
 ) -> tuple[float, float]:
-    r"""tr Cov(g) for the stochastic gradient g of one step at a fixed family, and its standard error.
+    r"""tr Cov(g) of the stochastic gradient g at a fixed family, and its standard error.
 
         1/R Σᵣ ½ ‖gᵣ − gᵣ′‖²,   (gᵣ, gᵣ′) independent pairs,
 
-    summed over the family's trained parameters. The estimate is unbiased and needs the memory of one pair.
+    summed over the family's trained parameters. The estimate is unbiased and needs the memory of
+    one pair.
 
     **Arguments:**
 

@@ -19,7 +19,10 @@ from ._checks import require_fit
 from ._differences import Difference, difference
 
 _BLOCK = 100
-"""Draws per block. The draws of a block share their auxiliary z; standard errors come from independent blocks."""
+"""Draws per block.
+
+The draws of a block share their auxiliary z; standard errors come from independent blocks.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +32,11 @@ class Importance:
     **Attributes:**
 
     - `draws`, `log_weights`: in the target's coordinates.
-    - `elbo`, `elbo_error`: the mean log weight, which is a lower bound of the log evidence, and its standard error.
-    - `log_evidence`, `log_evidence_error`: the log of the mean weight, and its standard error. The mean weight is an
-        unbiased estimate of ∫ p for every `num_mixing`. If few weights dominate, both numbers are unreliable.
+    - `elbo`, `elbo_error`: the mean log weight, which is a lower bound of the log evidence, and its
+        standard error.
+    - `log_evidence`, `log_evidence_error`: the log of the mean weight, and its standard error. The
+        mean weight is an unbiased estimate of ∫ p for every `num_mixing`. If few weights dominate,
+        both numbers are unreliable.
     - `num_mixing`: the number of auxiliary z for each draw, besides the draw's own z.
     """
 
@@ -85,17 +90,19 @@ def importance(
 
         q̂(x) = 1/(K+1) Σₖ q(x|zₖ),   ELBO = E log w ≤ log ∫ p,   evidence = E w = ∫ p
 
-    One of the zₖ is the z that made x. Both equations hold for every K. The ELBO rises to its exact value as K grows.
+    One of the zₖ is the z that made x. Both equations hold for every K. The ELBO rises to its exact
+    value as K grows.
 
     **Arguments:**
 
     - `target`: must have a log density, not only a score.
     - `posterior`: a trained sampler. Stored draws have no density.
-    - `num_samples`: the number of draws, rounded up to hundreds. At least 1,000 are drawn, to estimate the errors.
+    - `num_samples`: the number of draws, rounded up to hundreds. At least 1,000 are drawn, to
+        estimate the errors.
     - `num_mixing`: K.
     - `widening`: s. Above 1, half of the draws come from a mixing distribution s times as wide
-        (`families.WideMixing`). They reach tails and narrow regions that the sampler misses, so that the weights have
-        lighter tails. The ELBO is then the wider sampler's.
+        (`families.WideMixing`). They reach tails and narrow regions that the sampler misses, so
+        that the weights have lighter tails. The ELBO is then the wider sampler's.
 
     ```python
     result = ksivi.diagnostics.importance(jax.random.key(2), target, fit.posterior, num_samples=1_000)

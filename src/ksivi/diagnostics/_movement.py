@@ -29,8 +29,9 @@ class Movement:
 
     - `before`, `after`: the draws, one per chain.
     - `difference`: the difference between them.
-    - `memory`: the rank correlation of before and after, for each coordinate. Near 0 the chains have forgotten their
-        start, so that `after` is a sample of the region they reach. Near 1 they have hardly moved, and show nothing.
+    - `memory`: the rank correlation of before and after, for each coordinate. Near 0 the chains
+        have forgotten their start, so that `after` is a sample of the region they reach. Near 1
+        they have hardly moved, and show nothing.
     - `acceptance`: the mean acceptance rate of the last half of the transitions.
     """
 
@@ -51,15 +52,17 @@ class Movement:
 def movement(
     key: PRNGKeyArray, target: Target, posterior: Posterior, *, num_chains: int = 1_000, num_transitions: int = 40
 ) -> Movement:
-    r"""Runs a chain of Hamiltonian Monte Carlo from every draw, in coordinates whitened by the draws.
+    r"""Runs Hamiltonian Monte Carlo from every draw, in coordinates whitened by the draws.
 
-    Draws from the target stay draws from the target. Other draws move towards it, but not between separate modes.
+    Draws from the target stay draws from the target. Other draws move towards it, but not between
+    separate modes.
 
     **Arguments:**
 
     - `num_chains`: the number of chains.
-    - `num_transitions`: transitions per chain, of eight leapfrog steps each. In the first half the step size adapts to
-        an acceptance rate of 0.8. It is jittered, so that some chains take small steps into narrow regions.
+    - `num_transitions`: transitions per chain, of eight leapfrog steps each. In the first half the
+        step size adapts to an acceptance rate of 0.8. It is jittered, so that some chains take
+        small steps into narrow regions.
 
     ```python
     moved = ksivi.diagnostics.movement(jax.random.key(3), target, fit.posterior, num_chains=200)
@@ -101,7 +104,7 @@ def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_tra
 
 
 def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -> tuple[Place, Scalar]:
-    """One transition of HMC. It is written here because every fit runs it, and BlackJAX is an optional extra."""
+    """One transition of HMC. BlackJAX is an optional extra, and every fit runs this."""
     momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
     u, value, score = place
     p = jax.random.normal(momentum_key, u.shape, u.dtype)

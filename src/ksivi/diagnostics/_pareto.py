@@ -1,4 +1,4 @@
-"""The Pareto k-hat of importance weights: how heavy their tail is, and so how reliable their averages are."""
+"""The Pareto k-hat of importance weights: how heavy their tail is."""
 
 import math
 
@@ -11,13 +11,15 @@ from .._core.checks import as_numbers
 def pareto_khat(log_weights: Float[np.ndarray, " n"]) -> float:
     r"""The shape of a generalised Pareto distribution fitted to the largest min(n/5, 3√n) weights.
 
-    Below 1/2 the weights have a finite variance. Above min(1 − 1/log₁₀ n, 0.7) their mean is unreliable.
+    Below 1/2 the weights have a finite variance. Above min(1 − 1/log₁₀ n, 0.7) their mean is
+    unreliable.
 
     ```python
     ksivi.diagnostics.pareto_khat(np.random.default_rng(0).normal(size=2_000))
     ```
 
-    Reference: Vehtari, Simpson, Gelman, Yao and Gabry, Pareto smoothed importance sampling, JMLR 2024.
+    Reference: Vehtari, Simpson, Gelman, Yao and Gabry, Pareto smoothed importance sampling, JMLR
+    2024.
     """
     log_weights = as_numbers(log_weights, "log_weights", ("n",))
     if len(log_weights) < 25 or np.isnan(log_weights).any():
@@ -34,7 +36,10 @@ def khat_threshold(num_weights: int) -> float:
 
 
 def _fit_shape(x: Float[np.ndarray, " m"]) -> float:
-    """Zhang and Stephens' estimate with a weak prior towards 1/2. No dependency of the core has it."""
+    """Zhang and Stephens' estimate with a weak prior towards 1/2.
+
+    No dependency of the core has it.
+    """
     x = np.maximum(x, np.finfo(float).tiny)
     m = len(x)
     grid = np.arange(1, 31 + int(math.sqrt(m)))

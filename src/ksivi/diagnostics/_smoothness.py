@@ -17,7 +17,9 @@ Network = Callable[[Float[Array, " k"]], Float[Array, " d"]]
 
 
 def jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, " n"]:
-    r"""‖∂μ(z; φ)/∂φ‖_F at each z, where φ are the trained parameters. It is at least the operator norm.
+    r"""‖∂μ(z; φ)/∂φ‖_F at each z, where φ are the trained parameters.
+
+    It is at least the operator norm.
 
     **Arguments:**
 
@@ -39,7 +41,8 @@ def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"])
 
     **Arguments:**
 
-    - `mean_a`, `mean_b`: the same network with two sets of parameters, such as two stages of training.
+    - `mean_a`, `mean_b`: the same network with two sets of parameters, such as two stages of
+        training.
     - `z`: points from the mixing distribution.
 
     ```python

@@ -15,7 +15,9 @@ from ._checks import require_fit
 
 
 class Witness(eqx.Module):
-    """The witness f*. Call it with points, one per row, to get a direction at each, in the target's coordinates.
+    """The witness f*.
+
+    Call it with points, one per row, to get a direction at each, in the target's coordinates.
 
     **Attributes:**
 
@@ -34,10 +36,12 @@ class Witness(eqx.Module):
         return self._back(_matmul(gram, self.gaps) / len(self.draws))
 
     def shift(self, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        r"""How far draws near x should move, to first order: C Σⱼ k(x, yⱼ) gⱼ / Σⱼ k(x, yⱼ), C the draws' covariance.
+        r"""How far draws near x should move, to first order.
 
-        This is the witness in the units of x. For two Gaussians with the same covariance it is the difference of their
-        means.
+            C Σⱼ k(x, yⱼ) gⱼ / Σⱼ k(x, yⱼ),   C the draws' covariance
+
+        This is the witness in the units of x. For two Gaussians with the same covariance it is the
+        difference of their means.
         """
         gram = _gram(self, as_samples(jnp.asarray(x), "x", self.draws.shape[1]))
         centred = self.draws - jnp.mean(self.draws, axis=0, keepdims=True)
@@ -56,7 +60,9 @@ def witness(
     num_samples: int = 1_000,
     kernel: AbstractKernel | None = None,
 ) -> Witness:
-    r"""f*(x) = E[k(x, y) (s_p(y) − s_{q(·|z)}(y))], with y and z drawn from the posterior (the paper's Theorem 3.1).
+    r"""The witness function of KSD, by the paper's Theorem 3.1.
+
+        f*(x) = E[k(x, y) (s_p(y) − s_{q(·|z)}(y))],   y and z drawn from the posterior
 
     It is 0 everywhere if q = p. Otherwise it points in the direction in which draws should move.
 
@@ -64,7 +70,8 @@ def witness(
 
     - `posterior`: a trained sampler. Stored draws have no conditional score.
     - `num_samples`: the number of draws in the expectation.
-    - `kernel`: default IMQ with the median bandwidth of those draws, in the coordinates of the training.
+    - `kernel`: default IMQ with the median bandwidth of those draws, in the coordinates of the
+        training.
 
     **Returns:** a `Witness`. Call it with points.
 

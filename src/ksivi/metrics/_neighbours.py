@@ -11,16 +11,16 @@ def kl_knn(x: Float[Array, "n d"], y: Float[Array, "m d"], *, k: int = 10) -> fl
 
         d/n Σᵢ log(νₖ(xᵢ) / ρₖ(xᵢ)) + log(m / (n − 1)),
 
-    where ρₖ is the distance from xᵢ to its k-th nearest neighbour among the other x, and νₖ among y. With 1,000
-    samples in two dimensions the noise is about 0.02. The paper uses 100,000 samples.
+    where ρₖ is the distance from xᵢ to its k-th nearest neighbour among the other x, and νₖ among
+    y. With 1,000 samples in two dimensions the noise is about 0.02. The paper uses 100,000 samples.
 
     ```python
     x, y = jax.random.normal(jax.random.key(0), (2, 2_000, 2))
     ksivi.metrics.kl_knn(x, y)
     ```
 
-    Reference: Wang, Kulkarni and Verdú, Divergence estimation for multidimensional densities via k-nearest-neighbor
-    distances, 2009.
+    Reference: Wang, Kulkarni and Verdú, Divergence estimation for multidimensional densities via
+    k-nearest-neighbor distances, 2009.
     """
     from scipy.spatial import KDTree
 

@@ -7,7 +7,7 @@ from .._core.checks import as_numbers, as_numpy_samples, as_positive
 
 
 def rmse(predictions: Float[Array, "s n"], y: Float[Array, " n"]) -> float:
-    r"""The root mean squared error √(1/n Σₙ (yₙ − f̄ₙ)²) of the prediction f̄, averaged over the s draws.
+    r"""The root mean squared error √(1/n Σₙ (yₙ − f̄ₙ)²) of the draws' mean prediction f̄.
 
     Some papers report the error of single draws instead, which is larger.
 

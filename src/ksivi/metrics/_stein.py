@@ -13,7 +13,10 @@ from .._core.compile import jit
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, as_kernel, pair_mean, stein_mean
 
 _FOR_BANDWIDTH = 1_000
-"""Samples for the median bandwidth. It is only a scale, and its cost grows with the number of pairs."""
+"""Samples for the median bandwidth.
+
+It is only a scale, and its cost grows with the number of pairs.
+"""
 
 
 def ksd(
@@ -22,15 +25,19 @@ def ksd(
     *,
     kernel: AbstractKernel | None = None,
 ) -> float:
-    r"""KSD²(q‖p) from samples of q and the score of p, as a U-statistic. For q = p it is near 0, and may be negative.
+    r"""KSD²(q‖p) from samples of q and the score of p, as a U-statistic.
 
-        1/(n(n−1)) Σ_{i≠j} uₚ(xᵢ, xⱼ),   uₚ(x, y) = ⟨s(x), s(y)⟩ k + ⟨s(x), ∇_y k⟩ + ⟨s(y), ∇_x k⟩ + tr ∇_x ∇_y k
+    For q = p it is near 0, and may be negative.
+
+        1/(n(n−1)) Σ_{i≠j} uₚ(xᵢ, xⱼ),   uₚ(x, y) = ⟨s(x), s(y)⟩ k + ⟨s(x), ∇_y k⟩ + ⟨s(y), ∇_x k⟩ +
+        tr ∇_x ∇_y k
 
     **Arguments:**
 
     - `x`: samples of q.
     - `score`: the function ∇ log p of one point, such as `target.score`.
-    - `kernel`: a twice differentiable kernel. Default: IMQ with the median bandwidth of the first 1,000 samples.
+    - `kernel`: a twice differentiable kernel. Default: IMQ with the median bandwidth of the first
+        1,000 samples.
 
     ```python
     ksivi.metrics.ksd(fit.posterior.sample(jax.random.key(0), 1_000), target.score)
@@ -55,8 +62,8 @@ def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKerne
     **Arguments:**
 
     - `x`, `y`: two samples.
-    - `kernel`: default Gaussian, exp(−r²/h). h is the median squared distance between the first 1,000 points of both
-        samples together.
+    - `kernel`: default Gaussian, exp(−r²/h). h is the median squared distance between the first
+        1,000 points of both samples together.
 
     ```python
     ksivi.metrics.mmd(jax.random.normal(jax.random.key(0), (500, 2)), jax.random.normal(jax.random.key(1), (500, 2)))

@@ -17,7 +17,8 @@ def sliced_wasserstein(
 ) -> float:
     r"""(mean over random directions θ of W_pᵖ(⟨θ, x⟩, ⟨θ, y⟩))^(1/p).
 
-    Two samples of the same distribution do not have distance 0. Report their distance, the floor, beside it.
+    Two samples of the same distribution do not have distance 0. Report their distance, the floor,
+    beside it.
 
     **Arguments:**
 
@@ -67,10 +68,11 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
 
 
 def boxed_wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], half_width: float) -> float:
-    r"""The exact transport cost min_π Σᵢⱼ πᵢⱼ ‖xᵢ − yⱼ‖² between the points of each sample within ±a.
+    r"""The exact transport cost min_π Σᵢⱼ πᵢⱼ ‖xᵢ − yⱼ‖² between the points within ±a.
 
-    This is W₂², not its root. The paper uses it for the Student-t target, whose tails have no second moment. It is not
-    0 for two samples of the same distribution. 1,000 points against 10,000 take 3 s.
+    This is W₂², not its root. The paper uses it for the Student-t target, whose tails have no
+    second moment. It is not 0 for two samples of the same distribution. 1,000 points against 10,000
+    take 3 s.
 
     **Arguments:**
 

@@ -16,7 +16,7 @@ _TRUTH, _METHOD = "#8a8a8a", "#1f5fa8"
 def methods_and_truth(
     path: str | os.PathLike, target: Target, truth: np.ndarray, panels: Sequence[tuple[str, np.ndarray]]
 ) -> None:
-    """Draws of several methods beside the truth: points on contours in two dimensions, intervals in more.
+    """A figure of several methods and the truth: points in two dimensions, intervals in more.
 
     **Arguments:**
 

@@ -8,7 +8,7 @@ from ._html import note, page, section, table
 
 
 def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
-    """One HTML document about a `ksivi compare`: a table of methods, and the figure of their draws."""
+    """One HTML document about a `ksivi compare`: a table of methods and a figure."""
     floor, rows = record["floor"], []
     for name, found in record["methods"].items():
         distance = float("nan") if found["sliced_wasserstein"] is None else found["sliced_wasserstein"]

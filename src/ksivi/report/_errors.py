@@ -30,10 +30,13 @@ def witness_arrows(
     coordinates: Sequence[int] = (0, 1),
     num_samples: int = 2_000,
 ) -> None:
-    r"""A figure of draws over two coordinates. Red arrows show where the draws should move, by the witness function f*.
+    r"""A figure of draws over two coordinates.
 
-    The length of an arrow is `Witness.shift`, so that the arrows of a good fit are dots. Each arrow is the mean over
-    the draws in a cell. f* is estimated twice, from independent draws. If the two estimates differ, the arrow is faint.
+    Red arrows show where the draws should move, by the witness function f*.
+
+    The length of an arrow is `Witness.shift`, so that the arrows of a good fit are dots. Each arrow
+    is the mean over the draws in a cell. f* is estimated twice, from independent draws. If the two
+    estimates differ, the arrow is faint.
 
     **Arguments:**
 
@@ -64,7 +67,7 @@ def _as_pair(coordinates: Sequence[int], dim: int) -> list[int]:
 def _by_cell(
     points: Float[np.ndarray, "n 2"], first: Float[np.ndarray, "n 2"], second: Float[np.ndarray, "n 2"]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For each cell with enough draws: its centre, its mean arrow, and the arrow's certainty from 0 to 1."""
+    """Centre, mean arrow and its certainty (0 to 1) of each cell with enough draws."""
     low, high = frame(points)
     cell = np.floor(_CELLS * (points - low) / (high - low)).astype(int)
     index = np.where(((cell >= 0) & (cell < _CELLS)).all(axis=1), cell @ [1, _CELLS], -1)

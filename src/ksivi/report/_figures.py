@@ -14,12 +14,13 @@ _INK, _GRID = "#1a1a1a", 200
 
 
 def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray, np.ndarray]]) -> None:
-    """A figure with one panel per problem: the density of the draws in blue, contours of the target in black.
+    """One panel per problem: the density of the draws in blue, contours of the target in black.
 
     **Arguments:**
 
     - `path`: the output file. Its suffix decides the format.
-    - `panels`: the title, target, draws and exact draws of each panel. The exact draws fix the frame.
+    - `panels`: the title, target, draws and exact draws of each panel. The exact draws fix the
+        frame.
     """
     figure = new_figure(figsize=(3.6 * len(panels), 3.7))
     axes = figure.subplots(1, len(panels), squeeze=False)

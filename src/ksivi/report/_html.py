@@ -1,4 +1,4 @@
-"""Parts of an HTML page that works offline: tables, figures as SVG, and the document around them."""
+"""Parts of an HTML page that works offline: the document, tables, and figures as SVG."""
 
 import io
 import math
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def page(title: str, body: str, refresh_s: int | None = None) -> str:
-    """A whole document with its style and script. With `refresh_s` the browser reloads it after so many seconds."""
+    """A whole document with its style and script.
+
+    With `refresh_s` the browser reloads it after so many seconds.
+    """
     assets = files(__package__) / "assets"
     style, script = ((assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     again = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">'
@@ -45,7 +48,10 @@ def panels(figures: Sequence[tuple[str, Any]], wide: bool = False) -> str:
 
 
 def svg(figure: Any, alt: str) -> str:
-    """A figure as SVG inside the page. Black becomes the text colour, so that it is readable in dark mode."""
+    """A figure as SVG inside the page.
+
+    Black becomes the text colour, so that it is readable in dark mode.
+    """
     import matplotlib
 
     out = io.StringIO()

@@ -1,4 +1,7 @@
-"""Ranks and intervals of a calibration. They show whether posteriors are too narrow, too wide or biased."""
+"""Ranks and intervals of a calibration.
+
+They show whether posteriors are too narrow, too wide or biased.
+"""
 
 from typing import Any
 
@@ -13,8 +16,8 @@ _SHOWN, _COLUMNS = 12, 4
 def rank_histograms(found: Any) -> Any:
     """Histograms of the ranks of the first twelve parameters, and the coverage of the intervals.
 
-    The band contains 99% of the counts of uniform ranks. A hill means that posteriors are too wide, a valley that they
-    are too narrow, and a slope that they are biased.
+    The band contains 99% of the counts of uniform ranks. A hill means that posteriors are too wide,
+    a valley that they are too narrow, and a slope that they are biased.
     """
     from scipy.stats import binom
 

@@ -1,6 +1,7 @@
 """What every method returns: a `Fit` with its posterior, status, diagnostics and cost.
 
-`Fit`, `Posterior`, `Status`, `Cost`, `Record`, `load` and `read_record` are public as `ksivi.Fit` and so on.
+`Fit`, `Posterior`, `Status`, `Cost`, `Record`, `load` and `read_record` are public as `ksivi.Fit`
+and so on.
 """
 
 from ._arviz import named_columns as named_columns

@@ -82,7 +82,10 @@ def _arrays(group: dict[str, Any]) -> Group:
 
 @jit
 def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, n: int) -> Float[Array, " n"]:
-    """log q̂ at the draws of this key. The K + 1 values of z include the draw's own: without it q̂ is too low."""
+    """log q̂ at the draws of this key.
+
+    The K + 1 values of z include the draw's own: without it q̂ is too low.
+    """
     others = family.mixing.sample(jax.random.fold_in(key, 1), _NUM_MIXING, family.dtype)
 
     def one(noise: tuple[Array, Array]) -> Array:

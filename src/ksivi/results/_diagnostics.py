@@ -142,10 +142,12 @@ class ChainDiagnostics(Diagnostics):
 
     **Attributes:**
 
-    - `r_hat`: the largest rank-normalised split R-hat of any coordinate; below 1.01 if the chains agree.
+    - `r_hat`: the largest rank-normalised split R-hat of any coordinate; below 1.01 if the chains
+        agree.
     - `effective_sample_size`: the smallest of any coordinate, of the bulk or of the tails.
     - `divergences`: the number of divergent transitions; only NUTS counts them.
-    - `acceptance`: the mean acceptance rate after the warm-up; SGLD accepts every proposal and has none.
+    - `acceptance`: the mean acceptance rate after the warm-up; SGLD accepts every proposal and has
+        none.
     """
 
     kind: ClassVar[str] = "chains"
@@ -160,19 +162,23 @@ class ChainDiagnostics(Diagnostics):
 
 @dataclasses.dataclass(frozen=True)
 class FitDiagnostics(Diagnostics):
-    """What `ksivi.fit` reports. Numbers are NaN, and values None, if the draws could not be checked.
+    """What `ksivi.fit` reports.
+
+    Numbers are NaN, and values None, if the draws could not be checked.
 
     **Attributes:**
 
     - `elbo`, `elbo_error`: the evidence lower bound of the sampler, and its standard error.
-    - `log_evidence`, `log_evidence_error`: log ∫ p(x) dx by importance weights, and its standard error.
+    - `log_evidence`, `log_evidence_error`: log ∫ p(x) dx by importance weights, and its standard
+        error.
     - `pareto_khat`: the Pareto k-hat of the sampler's importance weights: how heavy their tail is.
     - `pareto_khat_limit`: the largest k-hat at which averages over that many weights are reliable.
     - `wide_pareto_khat`: the k-hat with a mixing distribution `widening` times as wide. It decides.
     - `effective_share`: the effective sample size of the weights divided by their number.
     - `weights_difference`: what importance weights change of the draws.
     - `hmc_difference`: what short chains of Hamiltonian Monte Carlo change of the draws.
-    - `hmc_memory`: how much the chains still depend on where they started: 0 not at all, 1 entirely.
+    - `hmc_memory`: how much the chains still depend on where they started: 0 not at all, 1
+        entirely.
     - `run_differences`: the difference to each of the other runs that came near.
     - `ksd`: the kernel Stein discrepancy to the target. It decides nothing.
     - `training`: what the training of the chosen run reports.

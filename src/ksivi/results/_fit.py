@@ -31,7 +31,8 @@ class Fit(Generic[D]):
     **Attributes:**
 
     - `posterior`: the sampler.
-    - `status`: how the run ended: *converged, step limit, diverged, not trusted, interrupted*, and why.
+    - `status`: how the run ended: *converged, step limit, diverged, not trusted, interrupted*, and
+        why.
     - `trusted`: whether the draws passed the checks. `train` runs no checks, so it is False there.
     - `diagnostics`: a frozen dataclass of numbers. Each kind of method has one in `ksivi.results`:
         `TrainDiagnostics`, `ParticleDiagnostics`, `ChainDiagnostics`, `FitDiagnostics`.

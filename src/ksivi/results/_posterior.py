@@ -34,7 +34,10 @@ class Posterior(eqx.Module):
 
     @classmethod
     def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
-        """The posterior of a family that was trained on this target. Names and coordinates are the target's."""
+        """The posterior of a family that was trained on this target.
+
+        Names and coordinates are the target's.
+        """
         if not isinstance(family, SemiImplicit | Empirical):
             raise ValueError(f"family must be a ksivi.SemiImplicit or stored draws, got {describe(family)}")
         if not isinstance(target, Target):
@@ -61,9 +64,9 @@ class Posterior(eqx.Module):
     def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
 
-        The estimate is too low on average, most of all if few z lie near x. Do not divide by it. For importance
-        weights and the evidence use `ksivi.diagnostics.importance`, which keeps the z of each draw. Stored draws have
-        no density: a `ValueError` is raised.
+        The estimate is too low on average, most of all if few z lie near x. Do not divide by it.
+        For importance weights and the evidence use `ksivi.diagnostics.importance`, which keeps the
+        z of each draw. Stored draws have no density: a `ValueError` is raised.
         """
         key, x = as_single_key(key), as_samples(x, "x", self.dim)
         return _log_prob(self.alone(), key, x, as_count(num_mixing, "num_mixing"))
@@ -83,7 +86,8 @@ class Posterior(eqx.Module):
     def save(self, path: str | os.PathLike) -> None:
         """Writes one safetensors file. `ksivi.load` reads it without the model and the data.
 
-        A family with user code, such as a custom mixing sampler or activation, raises a `ValueError`.
+        A family with user code, such as a custom mixing sampler or activation, raises a
+        `ValueError`.
         """
         save(path, archive.pack(self))
 
@@ -94,11 +98,12 @@ class Posterior(eqx.Module):
     def to_arviz(self, key: PRNGKeyArray, n: int, target: Target | None = None) -> Any:
         """The same n draws as `draws` gives for this key, as ArviZ data.
 
-        `posterior` holds the parameters and a model's deterministic sites. `sample_stats` holds the log density `lp`,
-        the sampler's log density `log_q` (an estimate) and their difference `log_weight`. `log_likelihood` and
-        `observed_data` come from the model, so that `arviz.loo(data, reff=1.0)` works. The draws are independent. With
-        ArviZ 1 they have one dimension, `sample`; only `log_likelihood` has one chain, because `arviz.loo` needs it.
-        With earlier versions everything has one chain.
+        `posterior` holds the parameters and a model's deterministic sites. `sample_stats` holds the
+        log density `lp`, the sampler's log density `log_q` (an estimate) and their difference
+        `log_weight`. `log_likelihood` and `observed_data` come from the model, so that
+        `arviz.loo(data, reff=1.0)` works. The draws are independent. With ArviZ 1 they have one
+        dimension, `sample`; only `log_likelihood` has one chain, because `arviz.loo` needs it. With
+        earlier versions everything has one chain.
 
         **Arguments:**
 
@@ -120,7 +125,8 @@ class Posterior(eqx.Module):
 
         **Arguments:**
 
-        - `args`, `kwargs`: the model's arguments, with None for what to predict. Default: those of the target.
+        - `args`, `kwargs`: the model's arguments, with None for what to predict. Default: those of
+            the target.
         """
         if self.target is None or self.target.model is None:
             raise ValueError(
@@ -133,7 +139,8 @@ class Posterior(eqx.Module):
 def load(path: str | os.PathLike) -> Posterior:
     """Reads a posterior that `Posterior.save` wrote. It draws the same numbers for the same key.
 
-    A damaged file, another kind of file or a newer format raises a `ValueError`. Nothing in the file is executed.
+    A damaged file, another kind of file or a newer format raises a `ValueError`. Nothing in the
+    file is executed.
 
     ```python
     posterior = ksivi.load("post.safetensors")

@@ -53,7 +53,10 @@ class Record:
         return diagnostics_from_json(self.facts["diagnostics"])
 
     def write(self, folder: str | os.PathLike) -> None:
-        """Writes the record into the folder. The facts come last: a folder with facts is complete."""
+        """Writes the record into the folder.
+
+        The facts come last: a folder with facts is complete.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         # Everything that can fail comes before an older record is removed.
