@@ -1,4 +1,4 @@
-"""Calibration of exact, narrow and shifted posteriors, whose verdict is known."""
+"""Calibration of exact, narrow and shifted posteriors, with known verdicts."""
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ KEY = jax.random.key(0)
 
 
 class Model:
-    """θ ~ N(0, 1), y ~ N(θ, 1), twice; the exact posterior N(y/2, 1/2), made wider or moved."""
+    """θ ~ N(0, 1), y ~ N(θ, 1), in two coordinates, with the exact posterior N(y/2, 1/2) widened or shifted."""
 
     def __init__(self, width=1.0, shift=0.0):
         self.width, self.shift, self.calls = width, shift, 0
@@ -55,14 +55,14 @@ def test_exact_posteriors_are_calibrated():
 
 
 @pytest.mark.parametrize("fault", [{"width": 0.6}, {"width": 1.6}, {"shift": 0.8}])
-def test_posteriors_that_are_wrong_are_found_out(fault):
+def test_wrong_posteriors_are_detected(fault):
     found = run(Model(**fault))
     assert found.rejected() == ["x[0]", "x[1]"]
     share, error = found.coverage(0.95)
     assert (share < 0.95 - 4 * error) == (fault != {"width": 1.6})
 
 
-def test_a_record_is_gone_on_with(tmp_path):
+def test_a_record_is_continued(tmp_path):
     path, model = tmp_path / "record.jsonl", Model()
     run(model, 5, record=path)
     path.write_text(path.read_text()[:-30])
@@ -122,7 +122,7 @@ def test_a_model_without_data_cannot_be_simulated():
         simulate_numpyro(lambda: numpyro.sample("a", dist.Normal(0, 1)))
 
 
-def test_the_figure_has_a_panel_a_parameter(tmp_path):
+def test_the_figure_has_one_panel_per_parameter(tmp_path):
     figure = rank_histograms(run(Model(width=0.6), 40))
     titles = [axis.get_title() for axis in figure.axes]
     assert titles[0].startswith("x[0], p = ")

@@ -84,21 +84,21 @@ def test_tables_that_cannot_be_read_are_named(tmp_path, text, message):
 
 
 @pytest.mark.parametrize("text", ['{"y": [1.0, null]}', '{"y": ["a", "b"]}', '{"y": {"z": 1}}', "[1]", "{"])
-def test_objects_that_are_no_numbers_are_refused(tmp_path, text):
+def test_objects_that_are_not_numbers_are_refused(tmp_path, text):
     (tmp_path / "d.json").write_text(text)
     with pytest.raises(ValueError, match="--data: "):
         read_data(tmp_path / "d.json")
 
 
 def test_large_whole_numbers_stay_real(tmp_path):
-    """JAX's integers have 32 bits, and wrap without a word."""
+    """JAX's integers have 32 bits and overflow silently."""
     (tmp_path / "d.csv").write_text('"a,b",n\n100000,1\n3000000000,2\n')
     data = read_data(tmp_path / "d.csv")
     np.testing.assert_allclose(jnp.asarray(data["a,b"]) ** 2, [1e10, 9e18], rtol=1e-5)
     assert data["n"].dtype.kind == "i"
 
 
-def test_columns_that_a_model_does_not_take_are_left_out(model, capsys):
+def test_columns_that_a_model_does_not_take_are_not_used(model, capsys):
     shifted = target_of(f"{model}:shifted", 1, model.parent / "data.csv")
     np.testing.assert_allclose(shifted.log_density(jnp.array([2.5])), 0)
     assert "does not take x: not used" in " ".join(capsys.readouterr().err.split())
@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_named(model, name, dim, data, message):
 
 @pytest.mark.slow
 def test_from_a_file_to_draws_and_a_page(model, tmp_path):
-    """The posterior is loaded by other processes, without the model's file."""
+    """Other processes load the posterior without the model's file."""
     out = tmp_path / "run"
     done = command("fit", f"{model}:log_density", "--dim", "2", "--steps", "300", "--out", str(out), "--json")
     facts = json.loads(done.stdout)
@@ -177,7 +177,7 @@ def test_from_a_file_to_draws_and_a_page(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_there_is(model, tmp_path):
+def test_ctrl_c_saves_the_result_so_far(model, tmp_path):
     code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
     log, out = tmp_path / "log.jsonl", tmp_path / "run"
     arguments = ["fit", f"{model}:log_density", "--dim", "2", "--out", str(out), "--log", str(log)]
@@ -222,7 +222,7 @@ def test_only_a_folder_of_fit_can_be_resumed(tmp_path):
     assert "there is no request.json in it" in " ".join(done.stderr.split())
 
 
-def test_the_live_page_grows_and_is_for_those_who_have_its_address(capsys):
+def test_the_live_page_grows_and_needs_its_secret_address(capsys):
     chunk = Chunk(100, 400, 1.5, 2.0, 50.0, list)
     with serving("model.py:log_density") as watch:
         address = next(word for word in capsys.readouterr().err.split() if word.startswith("http"))
@@ -239,7 +239,7 @@ def test_the_live_page_grows_and_is_for_those_who_have_its_address(capsys):
         urllib.request.urlopen(address, timeout=10)
 
 
-def test_whoever_watches_sees_the_page_of_the_finished_run(capsys):
+def test_an_open_browser_gets_the_page_of_the_finished_run(capsys):
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
     start = ksivi.SemiImplicit.location_scale(2)
     record = Record.of(ksivi.train(jax.random.key(0), target, start, ksivi.SIVI(10, 5), num_steps=5), model="m.py:f")
@@ -256,7 +256,7 @@ def test_whoever_watches_sees_the_page_of_the_finished_run(capsys):
     assert "Not checked" in page
 
 
-def test_nobody_is_waited_for_where_nobody_watches(capsys):
+def test_without_a_browser_there_is_no_wait(capsys):
     with serving("m.py:f") as watch:
         watch.finish(None)
 

@@ -66,7 +66,7 @@ def test_jacobian_norms_of_a_linear_network():
 
 
 def test_jacobian_norms_of_two_linear_layers():
-    """‖J‖² = ‖W₂‖² (‖z‖² + 1) + d (‖h‖² + 1); where W₂ alone moves, J moves by √(‖z‖² + 1) times as much."""
+    """‖J‖² = ‖W₂‖² (‖z‖² + 1) + d (‖h‖² + 1). If only W₂ moves, J moves √(‖z‖² + 1) times as far."""
     net = MLP(KEY, (3, 5, 2), identity)
     z = jax.random.normal(KEY, (7, 3))
     hidden = z @ net.weights[0] + net.biases[0][None]

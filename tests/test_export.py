@@ -1,4 +1,4 @@
-"""Posteriors for ArviZ: the same draws, with what the model knows of them."""
+"""Posteriors as ArviZ data: the same draws, with the model's log likelihood and data."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ def regression(x, y=None):
 
 
 def trained():
-    """A sampler near the posterior, by hand: what is tested here is not the fit."""
+    """A sampler near the posterior, made by hand, because these tests are not about the fit."""
     target = ksivi.from_numpyro(regression, X, y=Y)
     loc = jnp.array([0.5, np.log(0.3), 2.0])
     family = ksivi.SemiImplicit.location_scale(3, log_var=2 * jnp.log(0.1))
@@ -40,7 +40,7 @@ def trained():
 
 
 def drawn(values):
-    """One row a draw; ArviZ before 1 has a chain in front."""
+    """One row per draw. ArviZ before version 1 adds a chain dimension."""
     values = np.asarray(values)
     return values[0] if IS_BEFORE_1 else values
 
@@ -78,7 +78,7 @@ def test_densities_are_those_of_the_draws():
 
 
 def test_log_q_counts_the_z_that_made_a_draw():
-    """With one z far from all others its own term is all there is: log q(x|z) − log(K + 1)."""
+    """If one z is far from all others, only its own term counts: log q(x|z) − log(K + 1)."""
     family = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(8,), log_var=-19.0)
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
     found = ksivi.Posterior.of(family, target).to_arviz(KEY, 50).sample_stats["log_q"]

@@ -1,6 +1,6 @@
-"""Damaged files are refused, or passed over for a good one: never another answer.
+"""Damaged files are refused, or an intact one is used instead. They never give a wrong answer.
 
-`KSIVI_DAMAGED=500 pytest tests/test_fuzz_files.py` damages as many of each kind; a few are damaged otherwise.
+`KSIVI_DAMAGED=500 pytest tests/test_fuzz_files.py` damages 500 files of each kind. The default is a few.
 """
 
 import functools
@@ -25,7 +25,7 @@ short = functools.partial(killed.run, num_steps=300)
 
 
 def refused_or_the_same(read, path, same):
-    """How many of the damaged files were refused; the others hold what was written."""
+    """The number of damaged files that were refused. The others must contain what was written."""
     content, refused = path.read_bytes(), 0
     for seed in range(COUNT):
         path.write_bytes(damaged(content, seed))
@@ -50,7 +50,7 @@ def test_posteriors(tmp_path):
 
 @pytest.mark.parametrize("part", ["fit.json", "history.npz", "posterior.safetensors"])
 def test_records(part, tmp_path):
-    """Their three files belong together by one SHA-256."""
+    """One SHA-256 covers the three files of a record."""
     record = Record.of(short(num_steps=10), model="a")
     record.write(tmp_path)
     draws = np.asarray(record.posterior.sample(KEY, 5))
@@ -76,7 +76,7 @@ def test_snapshots(tmp_path):
 
 @pytest.mark.slow
 def test_runs_go_on_from_the_last_good_checkpoint(tmp_path):
-    """One, two or all three of a run's checkpoints are damaged: the same end to the bit, or a refusal."""
+    """With one, two or three damaged checkpoints a run ends the same to the bit, or is refused."""
     expected, folder = killed.digest(short()), tmp_path / "run"
     short(folder, callbacks=[lambda chunk: chunk.step >= 200])
     contents = {path: path.read_bytes() for path in sorted(folder.glob("step-*"))}

@@ -66,7 +66,7 @@ def test_exact_wasserstein_is_refused_above_5000_points():
 
 
 def test_boxed_wasserstein_is_the_cost_of_the_best_matching_in_the_box():
-    """Against an assignment, of the points that are in; those outside count for nothing, and the cost is a square."""
+    """Compared with an optimal assignment of the points in the box. The cost is squared."""
     from scipy.optimize import linear_sum_assignment
 
     x, y = (np.asarray(normal(seed, 60)) for seed in (0, 1))
@@ -79,7 +79,7 @@ def test_boxed_wasserstein_is_the_cost_of_the_best_matching_in_the_box():
 
 
 def test_boxed_wasserstein_of_exact_student_t_draws():
-    """The floor falls with the number of points, and not to 0."""
+    """The floor falls with the number of points, but not to 0."""
     draws = np.asarray(ksivi.problems.student_t().reference(KEY, 4_000))
     few, many = (
         np.mean([metrics.boxed_wasserstein(draws[i : i + n], draws[3_000:], 5.0) for i in range(0, 1_500, 300)])
@@ -116,7 +116,7 @@ def test_missing_extras_are_named(monkeypatch):
 
 
 def test_pairwise_metrics_hold_no_matrix_of_all_pairs():
-    """At 100,000 samples such a matrix would be 40 GB; the compiled programs need a few tiles."""
+    """With 100,000 samples a full matrix would need 40 GB. The compiled programs need a few tiles."""
     import equinox as eqx
 
     from ksivi.metrics import _stein as stein

@@ -1,4 +1,4 @@
-"""From a model in someone else's framework to a table of ArviZ, in fewer than ten lines, and the table is right."""
+"""From a model in another framework to an ArviZ summary in fewer than ten lines, with the right numbers."""
 
 import inspect
 
@@ -23,7 +23,7 @@ EVENTS, HOURS = np.array([2.0, 5.0, 11.0]), np.array([4.0, 3.0, 2.0])
 NAMES, NUM_DRAWS = ["intercept", "left", "right"], 4_000
 
 
-# What a user writes, from the model to the table, is the body of each of these four.
+# The body of each of these four functions is what a user writes, from the model to the table.
 
 
 def eight_schools():
@@ -109,7 +109,7 @@ def by_digamma():
 
 
 def require_means(fit, summary, truth):
-    """Within 0.1 sd, and three standard errors of the means that are compared."""
+    """Within 0.1 sd and three standard errors of the compared means."""
     assert fit.trusted, fit.status
     assert set(summary.index) == set(truth)
     for name, (mean, sd, error) in truth.items():
@@ -117,7 +117,7 @@ def require_means(fit, summary, truth):
         assert off < 0.1 * sd + 3 * np.hypot(error, sd / np.sqrt(NUM_DRAWS)), (name, off / sd)
 
 
-# Exact draws have Pareto k's up to 0.65 here, known to 0.1 from so few: some may pass 0.7, of which ArviZ warns.
+# Exact draws have Pareto k up to 0.65 ± 0.1 here. Some may exceed 0.7, and then ArviZ warns.
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 def test_a_hierarchical_model_of_numpyro_and_its_loo():
     model, fit, data, summary = eight_schools()
@@ -137,7 +137,7 @@ def test_a_regression_in_pytorch():
     require_means(fit, summary, by_conjugacy())
 
 
-# Chains that diverge ask for the density far out, where there is none.
+# Divergent chains evaluate the density far out, where it does not exist.
 @pytest.mark.filterwarnings("ignore:overflow encountered in exp")
 def test_rates_in_numpy():
     _, fit, _, summary = callback_rates()

@@ -1,4 +1,4 @@
-"""The page of a run, in a real browser: nothing fails, everything can be seen, tables sort."""
+"""The page of a run in a real browser: no errors, everything is visible, tables sort."""
 
 import json
 import re
@@ -40,7 +40,7 @@ document.body.innerHTML = "<pre id=found>" + JSON.stringify(found) + "</pre>";
 
 
 def look(html, tmp_path, width=1100, dark=False):
-    """What a script inside the page sees in headless Chromium, after it has clicked."""
+    """What a script in the page finds in headless Chromium after its clicks."""
     path = tmp_path / "page.html"
     path.write_text(html.replace("</body>", PROBE + "</body>"), encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--window-size={width},1600"]
@@ -109,7 +109,7 @@ def test_the_page_of_a_comparison(tmp_path):
     html = comparison_page({"problem": "banana", "floor": 0.01, "methods": methods}, None)
     assert "banana: a comparison" in html
     found = look(html, tmp_path)
-    assert found["rising"] == [0.01, 0.02, 0]  # the one without a distance last
+    assert found["rising"] == [0.01, 0.02, 0]  # the method without a distance comes last
     assert found["figures"] == 0
     assert found["order"] == "descending"
 

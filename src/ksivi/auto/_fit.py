@@ -43,7 +43,7 @@ def fit(
     mesh: Mesh | None = None,
     checkpoint: str | os.PathLike | None = None,
     every: int | None = None,
-) -> Fit:
+) -> Fit[FitDiagnostics]:
     r"""Posterior draws without tuning, and a verdict on them.
 
     Paths of Rprop and L-BFGS find where the mass may be; Gaussians by batch and match find its scale, and their
@@ -113,7 +113,7 @@ def _fit(
     bar: ProgressBar | None,
     callbacks: Sequence[Callback],
     checkpoints: Checkpoints | None,
-) -> Fit:
+) -> Fit[FitDiagnostics]:
     began, target = time.perf_counter(), target.unwhitened()
     start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
     _say(bar, "fit: search")
@@ -155,7 +155,7 @@ def _rivals(fits: list[Fit]) -> list[Posterior]:
     return [fit.posterior for fit in fits[1:] if final_bound(fit) < best + _ASTRAY]
 
 
-def _interrupted(fit: Fit) -> Fit:
+def _interrupted(fit: Fit) -> Fit[FitDiagnostics]:
     reason = f"stopped by the user after {fit.cost.steps:,} steps of training; the draws are not examined"
     diagnostics = FitDiagnostics(training=fit.diagnostics)
     return dataclasses.replace(fit, status=Status("interrupted", reason), diagnostics=diagnostics)
@@ -197,7 +197,7 @@ def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Star
     return start, gaussians
 
 
-def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit:
+def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit[FitDiagnostics]:
     """The fit with its verdict: trusted where there is no doubt, else not trusted, with all doubts for a reason."""
     doubts, steps = list(findings.doubts), f"{best.cost.steps:,} steps"
     if best.status.kind == "diverged":
