@@ -99,7 +99,7 @@ BAD = {
     "a kernel sum": (lambda: ksivi.kernels.Sum([1, 2]), "kernels must be a list of kernels"),
     "few samples for a covariance": (
         lambda: train(objective=ksivi.KSIVI(num_samples=2, inverse_covariance=True)),
-        "inverse_covariance needs more than dim = 2 samples a batch, got 2",
+        "inverse_covariance needs more than dim = 2 samples per batch, got 2",
     ),
     "an odd minibatched u-statistic": (
         lambda: train(

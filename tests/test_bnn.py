@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 import ksivi
-from ksivi.problems import Hyper, bnn
-from ksivi.problems._bnn import AUTHORS_HYPER
+from ksivi.problems import AUTHORS_HYPER, Hyper, bnn
 from ksivi.problems._regression import split_rows
 
 KEY = jax.random.key(0)
@@ -75,7 +74,7 @@ def test_minibatches_and_names():
     assert problem.target.draw_rows(KEY).shape == (len(problem.y_train),)
     assert bnn(ROWS, hyper=HYPER, batch_size=7).target.draw_rows(KEY).shape == (7,)
     assert problem.name == "bnn"
-    with pytest.raises(ValueError, match="no truth is known for a Bayesian neural network"):
+    with pytest.raises(ValueError, match="a Bayesian neural network has no reference draws"):
         problem.reference(KEY, 5)
 
 
@@ -210,7 +209,10 @@ def test_pretraining_brings_the_mean_prediction_to_the_development_rows():
     ("call", "message"),
     [
         (lambda: bnn("iris"), "dataset must be one of 'boston', .* got 'iris'"),
-        (lambda: bnn(ROWS), r"hyper must be a ksivi.problems.Hyper\(log_gamma, log_lambda\), for a new set, got None"),
+        (
+            lambda: bnn(ROWS),
+            r"hyper must be a ksivi.problems.Hyper\(log_gamma, log_lambda\), which your own data need, got None",
+        ),
         (lambda: bnn(ROWS, hyper=Hyper(np.nan, 0.0)), "hyper must hold two finite numbers"),
         (lambda: bnn(ROWS, hyper=HYPER, split="mine"), "split must be 'released' or a whole number, got 'mine'"),
         (lambda: bnn(ROWS, hyper=HYPER, noise="none"), "noise must be one of 'paper', 'released', got 'none'"),
@@ -224,7 +226,7 @@ def test_pretraining_brings_the_mean_prediction_to_the_development_rows():
         ),
         (
             lambda: ksivi.MeanPrediction(lambda x, i: i @ x, jnp.ones((3, 2)), jnp.ones(4)),
-            r"inputs and outputs must have a row each .* got shapes \(3, 2\) and \(4,\)",
+            r"inputs and outputs must have one row per .* got shapes \(3, 2\) and \(4,\)",
         ),
         (
             lambda: ksivi.train(
@@ -234,7 +236,7 @@ def test_pretraining_brings_the_mean_prediction_to_the_development_rows():
                 ksivi.MeanPrediction(lambda x, i: x, jnp.ones((3, 2)), jnp.ones(3)),
                 num_steps=1,
             ),
-            r"predict must return 3 outputs, one a row of inputs, got shape \(2,\)",
+            r"predict must return 3 outputs, one per row of inputs, got shape \(2,\)",
         ),
     ],
 )

@@ -185,7 +185,7 @@ def test_a_covariance_needs_more_samples_than_dimensions_and_nothing_else_does(e
     init = lambda n, inverse: ksivi.KSIVI(None, estimator, n, inverse_covariance=inverse).init(KEY, target, family)  # noqa: E731
     init(2, False)
     init(6, True)
-    with pytest.raises(ValueError, match="more than dim = 5 samples a batch, got 5"):
+    with pytest.raises(ValueError, match="more than dim = 5 samples per batch, got 5"):
         init(5, True)
 
 

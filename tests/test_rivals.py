@@ -63,7 +63,7 @@ def test_uivi_adapts_its_step_size_and_carries_it_on():
 
 def test_uivi_refuses_a_mixing_without_density():
     sampler = SampledMixing(lambda key: jax.random.laplace(key, (2,)))
-    with pytest.raises(ValueError, match="UIVI runs chains on q\\(z\\|x\\) and needs the density of the mixing"):
+    with pytest.raises(ValueError, match="UIVI needs the density of the mixing"):
         ksivi.train(KEY, normal_target(), linear_family(sampler), ksivi.UIVI(), num_steps=1)
     # SIVI and KSIVI need the sampler alone.
     ksivi.train(KEY, normal_target(), linear_family(sampler), ksivi.SIVI(10, 10), num_steps=1)

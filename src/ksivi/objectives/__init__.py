@@ -1,4 +1,4 @@
-"""Objectives: one file each, all through the same door."""
+"""Objectives: losses for semi-implicit families, one file each."""
 
 from ._jeffreys import Jeffreys
 from ._ksivi import KSIVI

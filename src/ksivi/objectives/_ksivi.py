@@ -1,4 +1,4 @@
-"""KSIVI: the kernel Stein discrepancy of a semi-implicit family, Algorithms 1 and 2 of the paper."""
+"""KSIVI: minimises the kernel Stein discrepancy, Algorithms 1 and 2 of the paper."""
 
 from typing import Literal, NamedTuple
 
@@ -14,14 +14,14 @@ from .._core.sharding import has_axis, platform
 from ..families import SemiImplicit
 from ..kernels import AbstractKernel, Gaussian, as_kernel, pair_mean
 from ..targets import Target
-from ._objective import AbstractObjective
-from ._records import Schedule, anneal, as_schedule, record
+from ._objective import AbstractObjective, auxiliary
+from ._schedules import Schedule, anneal, as_schedule
 
 Estimator = Literal["vanilla", "u-statistic"]
 
 
-class Draws(NamedTuple):
-    """The randomness of one step, for r batches: mixing variables, noise, and rows of data."""
+class KSIVIDraws(NamedTuple):
+    """The randomness of one step, for r batches: mixing variables, noise and data rows."""
 
     z: Float[Array, "r m k"]
     xi: Float[Array, "r n d"]
@@ -31,34 +31,38 @@ class Draws(NamedTuple):
 class KSIVI(AbstractObjective):
     r"""Minimises KSD²(q‖p) = E[k(x, x′) ⟨f, f′⟩] with f = s_p(x) − s_{q(·|z)}(x) = s_p(x) + ξ/σ(z).
 
-    | estimator     | estimate of KSD²                                        | samples a step |
-    |---------------|---------------------------------------------------------|----------------|
-    | "vanilla"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨f₁ᵢ, f₂ⱼ⟩, two batches            | 2N             |
-    | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch        | N              |
+    | estimator     | estimate of KSD²                                  | samples per step |
+    |---------------|---------------------------------------------------|------------------|
+    | "vanilla"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨f₁ᵢ, f₂ⱼ⟩, two batches      | 2N               |
+    | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch  | N                |
 
-    Both are unbiased for `Fixed` bandwidths; the `Median` depends on the samples. With data minibatches each batch of
-    samples gets a minibatch of its own, since a shared one adds its variance to KSD²; the u-statistic then splits
-    its samples in two and pairs them across. Pairs that share z are left out of the u-statistic.
+    Both are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples. The
+    u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has its
+    own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then splits
+    its samples into two halves and pairs across them.
 
     **Arguments:**
 
-    - `kernel`: Gaussian with the median bandwidth unless given.
+    - `kernel`: the kernel k. Default: Gaussian with the median bandwidth.
     - `estimator`: "vanilla" or "u-statistic".
-    - `num_samples`: N, the samples of x in a batch.
-    - `noise_per_z`: draws of ξ that share a z; it must divide `num_samples`.
+    - `num_samples`: N, the number of samples of x in a batch.
+    - `noise_per_z`: the number of draws of ξ that share a z. It must divide `num_samples`.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
-    - `log_density_weight`: adds −weight · mean log p(x) to the loss (of the annealed target), the released code's
-        regularisation.
-    - `log_density_horizon`: the step at which that term ends; never unless given.
-    - `inverse_covariance`: pairs by ⟨f, C⁻¹ f′⟩, C the covariance of the first batch, without gradient.
-    - `shared_rows`: one data minibatch for all samples of a step, as in the released code: biased upwards, by the
-        minibatch's variance. The u-statistic then keeps its samples in one batch.
+    - `log_density_weight`: adds −weight · mean log p(x) of the annealed target to the loss, the
+        regularisation of the authors' released code.
+    - `log_density_horizon`: the step at which that term ends. Default: never.
+    - `inverse_covariance`: uses ⟨f, C⁻¹ f′⟩, where C is the covariance of the first batch, without
+        gradient.
+    - `shared_rows`: uses one data minibatch for all samples of a step, as the released code does.
+        The loss is then biased upwards by the variance of the minibatch. The u-statistic keeps its
+        samples in one batch.
 
     ```python
     objective = ksivi.KSIVI(kernel=ksivi.kernels.IMQ(), estimator="u-statistic", num_samples=100)
     ```
 
-    Reference: Cheng, Yu, Xie, Zhang and Zhang, Kernel Semi-Implicit Variational Inference, ICML 2024.
+    Reference: Cheng, Yu, Xie, Zhang and Zhang, Kernel Semi-Implicit Variational Inference, ICML
+    2024.
     """
 
     kernel: AbstractKernel
@@ -89,27 +93,41 @@ class KSIVI(AbstractObjective):
         self.num_samples = as_count(num_samples, "num_samples", minimum=2)
         self.noise_per_z = as_count(noise_per_z, "noise_per_z")
         if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
-            raise ValueError(f"noise_per_z must divide num_samples = {num_samples} into several z, got {noise_per_z}")
+            raise ValueError(
+                f"noise_per_z must divide num_samples = {num_samples} into several z, got "
+                f"{noise_per_z}"
+            )
         if log_density_horizon is not None and log_density_weight is None:
             raise ValueError("log_density_horizon needs a log_density_weight, got none")
         weight, horizon = log_density_weight, log_density_horizon
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
-        self.log_density_weight = None if weight is None else as_positive(weight, "log_density_weight")
-        self.log_density_horizon = None if horizon is None else as_positive(horizon, "log_density_horizon")
+        self.log_density_weight = (
+            None if weight is None else as_positive(weight, "log_density_weight")
+        )
+        self.log_density_horizon = (
+            None if horizon is None else as_positive(horizon, "log_density_horizon")
+        )
         self.inverse_covariance = inverse_covariance
         self.shared_rows = shared_rows
 
     def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
         if self.log_density_weight is not None and not target.has_log_density:
-            raise ValueError("log_density_weight needs log-density values, and this target knows its score only")
+            raise ValueError(
+                "log_density_weight needs log-density values, and this target knows its score only"
+            )
         batches, num_z = self._num_batches(target), self.num_samples // self.noise_per_z
         if batches > self._batches_drawn and num_z % batches:
-            raise ValueError(f"num_samples must be even for a minibatched u-statistic, got {num_z} draws of z")
+            raise ValueError(
+                f"num_samples must be even for a minibatched u-statistic, got {num_z} draws of z"
+            )
         in_first = self.num_samples * self._batches_drawn // batches
         if self.inverse_covariance and in_first <= target.dim:
-            raise ValueError(f"inverse_covariance needs more than dim = {target.dim} samples a batch, got {in_first}")
+            raise ValueError(
+                f"inverse_covariance needs more than dim = {target.dim} samples per batch, got "
+                f"{in_first}"
+            )
 
-    def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> Draws:
+    def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> KSIVIDraws:
         noise_key, rows_key = jax.random.split(key)
         batches = self._num_batches(target)
         per_batch = self.num_samples // self.noise_per_z
@@ -117,10 +135,9 @@ class KSIVI(AbstractObjective):
             per_batch //= batches
         z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
         rows = self._draw_rows(rows_key, target, batches)
-        return Draws(z.reshape(batches, per_batch, z.shape[1]), xi.reshape(batches, -1, family.dim), rows)
-
-    def prepare(self, state, draws, target, family, step):
-        return state
+        return KSIVIDraws(
+            z.reshape(batches, per_batch, z.shape[1]), xi.reshape(batches, -1, family.dim), rows
+        )
 
     def loss(self, family, state, draws, target, step):
         target, beta = anneal(target, self.annealing, step)
@@ -130,7 +147,7 @@ class KSIVI(AbstractObjective):
         loss = self._ksd2(x, score - conditional_score)
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
-        return loss, record(x[0], score[0], x[-1], beta)
+        return loss, auxiliary(x[0], score[0], x[-1], beta)
 
     @property
     def score_evals(self) -> int:
@@ -147,16 +164,21 @@ class KSIVI(AbstractObjective):
     def _num_batches(self, target: Target) -> int:
         return 2 if target.is_minibatched and not self.shared_rows else self._batches_drawn
 
-    def _draw_rows(self, key: PRNGKeyArray, target: Target, batches: int) -> Int[Array, "r b"] | None:
+    def _draw_rows(
+        self, key: PRNGKeyArray, target: Target, batches: int
+    ) -> Int[Array, "r b"] | None:
         keys = jax.random.split(key, 1 if self.shared_rows else batches)
         rows = target.draw_rows(keys)
         return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
 
-    def _transport(self, family: SemiImplicit, draws: Draws) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
-        """Samples of all batches and their conditional scores, on a CPU as one batch.
+    def _transport(
+        self, family: SemiImplicit, draws: KSIVIDraws
+    ) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
+        """Samples of all batches and their conditional scores.
 
-        The gradient of a weight is then a plain matrix product; that of a batch of batches copies both factors first.
-        But a mesh divides the samples of each batch, and a GPU has its own forms of both.
+        A CPU computes all batches as one: the gradient of a weight is then a plain matrix product,
+        without copies of its factors. A mesh divides the samples of each batch, and a GPU has fast
+        batched products.
         """
         if has_axis("samples") or platform() != "cpu":
             return jax.vmap(family.transport)((draws.z, draws.xi))
@@ -166,17 +188,24 @@ class KSIVI(AbstractObjective):
     def _evaluate(
         self, target: Target, x: Float[Array, "n d"]
     ) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
-        """Log densities, where the loss needs them, and scores."""
+        """Log densities, or None if the loss does not need them, and scores."""
         if self.log_density_weight is None:
             return None, jax.vmap(target.score)(x)
         return jax.vmap(target.log_density_and_score)(x)
 
     def _ksd2(self, x: Float[Array, "r n d"], f: Float[Array, "r n d"]) -> Scalar:
-        # Two batches are paired across; a single one with itself, without the pairs that share z.
+        # Two batches are paired across, one batch with itself, without pairs that share z.
         (x1, x2), (f1, f2) = _first_and_last(x), _first_and_last(f)
         group = 0 if len(x) == 2 else self.noise_per_z
         kernel = self.kernel.resolve(x1, x2, group)
-        return pair_mean(kernel.gram, x1, f1, x2, _solve_covariance(x1, f2) if self.inverse_covariance else f2, group)
+        return pair_mean(
+            kernel.gram,
+            x1,
+            f1,
+            x2,
+            _solve_covariance(x1, f2) if self.inverse_covariance else f2,
+            group,
+        )
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None
@@ -185,14 +214,16 @@ class KSIVI(AbstractObjective):
         return jnp.where(step < self.log_density_horizon, self.log_density_weight, 0)
 
 
-def _first_and_last(batches: Float[Array, "r n d"]) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
-    # The transpose of a split is one concatenation; that of two slices is two padded copies and their sum.
+def _first_and_last(
+    batches: Float[Array, "r n d"],
+) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+    # The gradient of a split is one concatenation; that of two slices is a sum of padded copies.
     parts = [part[0] for part in jnp.split(batches, len(batches))]
     return parts[0], parts[-1]
 
 
 def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    """C⁻¹ f for every row of f, C = cov(x) + 1e-8 I without gradient."""
+    """C⁻¹ f for every row of f, where C = cov(x) + 1e-8 I has no gradient."""
     with full_precision():
         covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False))
     covariance = covariance + 1e-8 * jnp.eye(x.shape[1], dtype=x.dtype)

@@ -1,4 +1,4 @@
-"""Maximum likelihood: a semi-implicit family fitted to points, such as rough draws of the target."""
+"""Maximum likelihood: fits a semi-implicit family to points, such as rough draws of the target."""
 
 from typing import NamedTuple
 
@@ -11,27 +11,29 @@ from .._core.checks import as_count, as_samples
 from ._objective import AbstractObjective
 
 
-class Draws(NamedTuple):
-    """The randomness of one step: mixing variables, and which points."""
+class LikelihoodDraws(NamedTuple):
+    """The randomness of one step: mixing variables and indices of points."""
 
     z: Float[Array, "m k"]
     chosen: Int[Array, " n"]
 
 
 class MaximumLikelihood(AbstractObjective):
-    r"""Minimises −E log 1/K Σₖ q(x|zₖ) over points x: KL(points‖q) but for a constant, which covers all of them.
+    r"""Minimises −E log 1/K Σₖ q(x|zₖ) over points x, which is KL(points‖q) up to a constant.
 
-    A start for the other objectives, where there are rough draws to start from: reverse KL and KSD keep the modes that
-    a family has, and rarely find others. The target is not evaluated, so that the recorded Stein ratio is 0.
+    Use it to start from rough draws of the target: reverse KL and KSD keep the modes of a family
+    and rarely find others. The target is not evaluated, so the recorded Stein ratio is 0.
 
     **Arguments:**
 
-    - `points`: one a row, in the target's own coordinates, or in its whitened ones where it is whitened.
-    - `num_samples`: points a step.
-    - `num_mixing`: K. The bound is the tighter the more there are: few dimensions need hundreds, many are out of reach.
+    - `points`: one point per row, in the coordinates of the (whitened) target.
+    - `num_samples`: the number of points per step.
+    - `num_mixing`: K. A larger K makes the bound tighter. Few dimensions need hundreds; in many
+        dimensions the bound stays loose.
 
     ```python
-    objective = ksivi.MaximumLikelihood(jax.random.normal(jax.random.key(0), (1_000, 2)), num_mixing=512)
+    points = jax.random.normal(jax.random.key(0), (1_000, 2))
+    objective = ksivi.MaximumLikelihood(points, num_mixing=512)
     ```
     """
 
@@ -46,16 +48,15 @@ class MaximumLikelihood(AbstractObjective):
 
     def init(self, key, target, family) -> None:
         if self.points.shape[1] != family.dim:
-            raise ValueError(f"points must have the family's dim {family.dim}, got {self.points.shape[1]}")
+            raise ValueError(
+                f"points must have the family's dim {family.dim}, got {self.points.shape[1]}"
+            )
 
-    def draw(self, key, target, family) -> Draws:
+    def draw(self, key, target, family) -> LikelihoodDraws:
         mixing_key, points_key = jax.random.split(key)
         z = family.mixing.sample(mixing_key, self.num_mixing, family.dtype)
         chosen = jax.random.randint(points_key, (self.num_samples,), 0, len(self.points))
-        return Draws(z, chosen)
-
-    def prepare(self, state, draws, target, family, step):
-        return state
+        return LikelihoodDraws(z, chosen)
 
     def loss(self, family, state, draws, target, step):
         log_q = family.log_mixture(self.points[draws.chosen], draws.z)

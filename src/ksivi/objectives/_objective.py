@@ -1,47 +1,87 @@
-"""The door that every objective comes through, so that one loop serves them all."""
+"""The interface of objectives, so that one training loop serves all of them."""
 
 import abc
 
 import equinox as eqx
-from jaxtyping import Array, Int, PRNGKeyArray, PyTree, Scalar
+from jax import lax
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..families import SemiImplicit
-from ..targets import Target
-from ._records import Aux
+from ..targets import Target, stein_ratio
+
+Aux = dict[str, Scalar]
+"""Numbers that a step records besides its loss, by name."""
 
 
 class AbstractObjective(eqx.Module):
-    """A loss for a semi-implicit family, with whatever inner state it needs (a critic, chains).
+    """A loss for a semi-implicit family, with the inner state that it needs (a critic, chains).
 
-    A step is `draw`, `prepare`, then a gradient step on `loss`.
+    A training step calls `draw` and `prepare`, and then takes a gradient step on `loss`.
     """
 
     @abc.abstractmethod
     def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> PyTree:
-        """The inner state before the first step. Refuses (`ValueError`) a target or family it cannot serve."""
+        """The inner state before the first step.
+
+        Raises `ValueError` for a target or family that the objective cannot use.
+        """
 
     @abc.abstractmethod
     def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> PyTree:
-        """All the randomness of one step. It must not depend on parameters: many steps are drawn at once."""
+        """All the randomness of one step.
 
-    @abc.abstractmethod
+        It must not depend on parameters: the randomness of many steps is drawn together.
+        """
+
     def prepare(
-        self, state: PyTree, draws: PyTree, target: Target, family: SemiImplicit, step: Int[Array, ""]
+        self,
+        state: PyTree,
+        draws: PyTree,
+        target: Target,
+        family: SemiImplicit,
+        step: Int[Array, ""],
     ) -> PyTree:
-        """The inner state that the loss of this step sees."""
+        """The inner state that the loss of this step uses. By default it does not change."""
+        return state
 
     @abc.abstractmethod
     def loss(
-        self, family: SemiImplicit, state: PyTree, draws: PyTree, target: Target, step: Int[Array, ""]
+        self,
+        family: SemiImplicit,
+        state: PyTree,
+        draws: PyTree,
+        target: Target,
+        step: Int[Array, ""],
     ) -> tuple[Scalar, Aux]:
-        """What is minimised over the family, and numbers to record: `stein_ratio` at least."""
+        """The loss to minimise over the family, and numbers to record: at least `stein_ratio`."""
 
     @property
     @abc.abstractmethod
     def score_evals(self) -> int:
-        """Evaluations of the target's score in one step."""
+        """The number of evaluations of the target's score in one step."""
 
     @property
     def num_minibatches(self) -> int:
-        """Minibatches of data that a step draws, of a target that has some: one key each, at once."""
+        """The number of data minibatches in one step, for a target that has minibatches."""
         return 1
+
+
+def auxiliary(
+    x: Float[Array, "n d"],
+    score: Float[Array, "n d"],
+    others: Float[Array, "m d"],
+    beta: Scalar | None,
+) -> Aux:
+    """The numbers that every objective records.
+
+    **Arguments:**
+
+    - `x`, `score`, `others`: as in `stein_ratio`.
+    - `beta`: the inverse temperature, if the score is that of an annealed target. The Stein ratio
+        is then divided by it, so that it refers to the target itself.
+    """
+    x, score, others = lax.stop_gradient((x, score, others))
+    ratio = stein_ratio(x, score, others)
+    if beta is None:
+        return {"stein_ratio": ratio}
+    return {"stein_ratio": ratio / beta, "inverse_temperature": beta}

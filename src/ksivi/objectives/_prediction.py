@@ -1,4 +1,4 @@
-"""The error of a family's mean prediction, to start a regression's posterior near the data."""
+"""The squared error of the mean prediction, to start a regression posterior near the data."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,14 +9,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from .._core.checks import as_array, as_count, as_floats
-from ._objective import AbstractObjective
-from ._records import record
+from ._objective import AbstractObjective, auxiliary
 
 Predict = Callable[[Float[Array, " d"], Float[Array, "n p"]], Float[Array, " n"]]
 
 
-class Draws(NamedTuple):
-    """The randomness of one step: mixing variables, noise, and rows of data for the scores that are recorded."""
+class PredictionDraws(NamedTuple):
+    """The randomness of one step: mixing variables, noise, and data rows for the Stein ratio."""
 
     z: Float[Array, "s k"]
     xi: Float[Array, "s d"]
@@ -24,20 +23,22 @@ class Draws(NamedTuple):
 
 
 class MeanPrediction(AbstractObjective):
-    r"""Minimises 1/n Σₙ (yₙ − f̄ₙ)², f̄ₙ = 1/s Σₛ f(xₛ, inputₙ) with xₛ of the family: where its mean meets the data.
+    r"""Minimises 1/n Σₙ (yₙ − f̄ₙ)² with f̄ₙ = 1/s Σₛ f(xₛ, inputₙ) and xₛ drawn from the family.
 
-    A start for the other objectives, not an approximation of the target: the spread of q is left as it is, but for
-    what it does to the mean. The target serves the recorded Stein ratio alone.
+    Use it to start other objectives. It does not approximate the target: it trains the mean
+    prediction, and the spread of q only as far as that changes the mean. The target is only used
+    for the recorded Stein ratio.
 
     **Arguments:**
 
-    - `predict`: (x, inputs) ↦ one output a row of inputs, for one draw x in the target's original coordinates.
-    - `inputs`, `outputs`: data, one row an observation; none that are to judge the result.
-    - `num_samples`: s, the draws of x a step.
+    - `predict`: (x, inputs) ↦ one output per row of inputs, for one draw x in the target's original
+        coordinates.
+    - `inputs`, `outputs`: training data, one row per observation. Do not include test data.
+    - `num_samples`: s, the number of draws of x per step.
 
     ```python
     predict = lambda x, inputs: inputs @ x
-    objective = ksivi.MeanPrediction(predict, inputs=jnp.ones((20, 2)), outputs=jnp.zeros(20), num_samples=100)
+    objective = ksivi.MeanPrediction(predict, inputs=jnp.ones((20, 2)), outputs=jnp.zeros(20))
     ```
     """
 
@@ -47,38 +48,48 @@ class MeanPrediction(AbstractObjective):
     num_samples: int = eqx.field(static=True)
 
     def __init__(
-        self, predict: Predict, inputs: Float[Array, "n p"], outputs: Float[Array, " n"], num_samples: int = 100
+        self,
+        predict: Predict,
+        inputs: Float[Array, "n p"],
+        outputs: Float[Array, " n"],
+        num_samples: int = 100,
     ):
         if not callable(predict):
             raise ValueError(f"predict must be a function of a draw and inputs, got {predict!r}")
         self.predict = predict
         self.inputs, self.outputs = as_array(inputs, "inputs"), as_floats(outputs, "outputs")
-        if self.outputs.ndim != 1 or self.inputs.shape[:1] != self.outputs.shape or not len(self.outputs):
+        if (
+            self.outputs.ndim != 1
+            or self.inputs.shape[:1] != self.outputs.shape
+            or not len(self.outputs)
+        ):
             raise ValueError(
-                "inputs and outputs must have a row each an observation, and outputs one number a row, "
-                f"got shapes {self.inputs.shape} and {self.outputs.shape}"
+                "inputs and outputs must have one row per observation, and outputs one number per "
+                f"row, got shapes {self.inputs.shape} and {self.outputs.shape}"
             )
         self.num_samples = as_count(num_samples, "num_samples")
 
     def init(self, key, target, family) -> None:
-        shape = eqx.filter_eval_shape(self.predict, jnp.zeros(family.dim, family.dtype), self.inputs).shape
+        shape = eqx.filter_eval_shape(
+            self.predict, jnp.zeros(family.dim, family.dtype), self.inputs
+        ).shape
         if shape != self.outputs.shape:
-            raise ValueError(f"predict must return {len(self.outputs)} outputs, one a row of inputs, got shape {shape}")
+            raise ValueError(
+                f"predict must return {len(self.outputs)} outputs, one per row of inputs, got "
+                f"shape {shape}"
+            )
 
-    def draw(self, key, target, family) -> Draws:
+    def draw(self, key, target, family) -> PredictionDraws:
         noise_key, rows_key = jax.random.split(key)
         z, xi = family.noise(noise_key, self.num_samples)
-        return Draws(z, xi, target.draw_rows(rows_key))
-
-    def prepare(self, state, draws, target, family, step):
-        return state
+        return PredictionDraws(z, xi, target.draw_rows(rows_key))
 
     def loss(self, family, state, draws, target, step):
         x, _ = family.transport((draws.z, draws.xi))
         predict = lambda x: self.predict(target.to_original(x), self.inputs)  # noqa: E731
         mean = jnp.mean(jax.vmap(predict)(x), axis=0)
         score = jax.vmap(target.on_rows(draws.rows).score)(jax.lax.stop_gradient(x))
-        return jnp.mean((self.outputs - mean) ** 2), record(x, score, x, None)
+        return jnp.mean((self.outputs - mean) ** 2), auxiliary(x, score, x, None)
 
     @property
     def score_evals(self) -> int:

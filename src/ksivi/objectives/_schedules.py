@@ -1,16 +1,25 @@
-"""Schedules: numbers that follow the step. Modules, so that equal ones do not compile again."""
+"""Schedules: numbers that depend on the step.
+
+They are modules, so that equal schedules do not compile again.
+"""
+
+from collections.abc import Callable
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int, Scalar
 
 from .._core.checks import as_positive
+from ..targets import Target
+
+Schedule = Callable[[Int[Array, ""]], Scalar]
+"""step ↦ number."""
 
 
 class Annealing(eqx.Module):
     r"""The inverse temperature β(t) = min(1, start + t / horizon).
 
-    The paper's runs use start = 0.1 and a horizon of half the steps.
+    The paper uses start = 0.1 and a horizon of half the steps.
 
     ```python
     objective = ksivi.KSIVI(num_samples=100, annealing=ksivi.Annealing(start=0.1, horizon=10_000))
@@ -32,7 +41,8 @@ class Decay(eqx.Module):
     r"""The weight start · factor^⌊t / every⌋.
 
     ```python
-    objective = ksivi.SIVISM(num_samples=100, score_weight=ksivi.Decay(start=1.0, factor=1 / 1.004, every=100))
+    decay = ksivi.Decay(start=1.0, factor=1 / 1.004, every=100)
+    objective = ksivi.SIVISM(num_samples=100, score_weight=decay)
     ```
     """
 
@@ -40,10 +50,31 @@ class Decay(eqx.Module):
     factor: Array
     every: Array
 
-    def __init__(self, *, start: float | Array = 1.0, factor: float | Array, every: int | Array = 1):
+    def __init__(
+        self, *, start: float | Array = 1.0, factor: float | Array, every: int | Array = 1
+    ):
         self.start = as_positive(start, "start")
         self.factor = as_positive(factor, "factor")
         self.every = as_positive(every, "every")
 
     def __call__(self, step: Int[Array, ""]) -> Scalar:
         return self.start * self.factor ** jnp.floor(step / self.every)
+
+
+def as_schedule(schedule: Schedule | None, name: str, example: str) -> Schedule | None:
+    """The given schedule. Raises `ValueError` unless it is a function or None."""
+    if schedule is not None and not callable(schedule):
+        raise ValueError(
+            f"{name} must be a function of the step, such as {example}, got {schedule!r}"
+        )
+    return schedule
+
+
+def anneal(
+    target: Target, annealing: Schedule | None, step: Int[Array, ""]
+) -> tuple[Target, Scalar | None]:
+    """The target at this step, and its inverse temperature, or None without annealing."""
+    if annealing is None:
+        return target, None
+    beta = annealing(step)
+    return target.tempered(beta), beta

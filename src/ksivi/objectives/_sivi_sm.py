@@ -1,4 +1,4 @@
-"""SIVI-SM: score matching against a critic."""
+"""SIVI-SM: score matching with a critic."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,15 @@ from .._core.checks import as_count, as_widths
 from .._core.closures import Structural
 from ..families import MLP, SemiImplicit
 from ..targets import Target
-from ._objective import AbstractObjective
-from ._records import Aux, Schedule, anneal, as_schedule, record
+from ._objective import AbstractObjective, Aux, auxiliary
+from ._schedules import Schedule, anneal, as_schedule
 
 
-class Draws(NamedTuple):
-    """The randomness of one step, for r batches (the critic's, then the family's): z, noise, rows of data."""
+class SIVISMDraws(NamedTuple):
+    """The randomness of one step, for the critic's batches and then the family's batch.
+
+    Mixing variables, noise and data rows.
+    """
 
     z: Float[Array, "r n k"]
     xi: Float[Array, "r n d"]
@@ -26,25 +29,26 @@ class Draws(NamedTuple):
 
 
 class Critic(NamedTuple):
-    """f_ψ and the state of its optimiser."""
+    """The network f_ψ and the state of its optimizer."""
 
     network: MLP
     optimizer: PyTree
 
 
 class SIVISM(AbstractObjective):
-    r"""min_φ max_ψ E[gᵀ(2 s_p(x) + 2 ξ/σ − g)] with g = f_ψ(x) + c_t s_p(x): the Fisher divergence at the best g.
+    r"""min_φ max_ψ E[gᵀ(2 s_p(x) + 2 ξ/σ − g)] with g = f_ψ(x) + c_t s_p(x).
 
-    The best g is s_p − s_q. A step updates ψ on fresh samples, `critic_steps` times, and then φ.
+    The best g is s_p − s_q, and the value there is the Fisher divergence. Each step updates ψ on
+    new samples, `critic_steps` times, and then φ.
 
     **Arguments:**
 
-    - `num_samples`: samples of x for each update.
-    - `critic_hidden`: hidden widths of f_ψ: ℝᵈ → ℝᵈ.
-    - `critic_optimizer`: any Optax transformation; Adam at 2e-3 unless given.
-    - `critic_steps`: updates of ψ for each of φ.
-    - `warm_up`: first steps in which ψ alone moves.
-    - `score_weight`: step ↦ c_t, such as `Decay`; no such term unless given.
+    - `num_samples`: the number of samples of x for each update.
+    - `critic_hidden`: the hidden widths of f_ψ: ℝᵈ → ℝᵈ.
+    - `critic_optimizer`: any Optax transformation. Default: Adam with learning rate 2e-3.
+    - `critic_steps`: the number of updates of ψ per step.
+    - `warm_up`: the number of first steps in which only ψ is trained.
+    - `score_weight`: step ↦ c_t, such as `Decay`. Default: no such term.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
 
     ```python
@@ -89,26 +93,32 @@ class SIVISM(AbstractObjective):
         network = jax.tree.map(lambda a: a.astype(family.dtype), network)
         return Critic(network, self.critic_optimizer.value.init(network))
 
-    def draw(self, key, target, family) -> Draws:
+    def draw(self, key, target, family) -> SIVISMDraws:
         noise_key, rows_key = jax.random.split(key)
         batches = self.critic_steps + 1
-        z, xi = jax.vmap(lambda k: family.noise(k, self.num_samples))(jax.random.split(noise_key, batches))
+        z, xi = jax.vmap(lambda k: family.noise(k, self.num_samples))(
+            jax.random.split(noise_key, batches)
+        )
         rows = target.draw_rows(jax.random.split(rows_key, batches))
-        return Draws(z, xi, rows)
+        return SIVISMDraws(z, xi, rows)
 
     def prepare(self, state, draws, target, family, step):
-        """The critic's updates, one for each of its batches."""
+        """Updates the critic, once for each of its batches."""
 
-        def update(critic: Critic, batch: Draws) -> tuple[Critic, None]:
+        def update(critic: Critic, batch: SIVISMDraws) -> tuple[Critic, None]:
             negative = lambda network: -self._objective(family, network, batch, target, step)[0]  # noqa: E731
             gradient = jax.grad(negative)(critic.network)
-            updates, optimizer = self.critic_optimizer.value.update(gradient, critic.optimizer, critic.network)
+            updates, optimizer = self.critic_optimizer.value.update(
+                gradient, critic.optimizer, critic.network
+            )
             return Critic(optax.apply_updates(critic.network, updates), optimizer), None
 
         return lax.scan(update, state, jax.tree.map(lambda a: a[:-1], draws))[0]
 
     def loss(self, family, state, draws, target, step):
-        value, aux = self._objective(family, state.network, jax.tree.map(lambda a: a[-1], draws), target, step)
+        value, aux = self._objective(
+            family, state.network, jax.tree.map(lambda a: a[-1], draws), target, step
+        )
         return jnp.where(step < self.warm_up, lax.stop_gradient(value), value), aux
 
     @property
@@ -120,7 +130,12 @@ class SIVISM(AbstractObjective):
         return self.critic_steps + 1
 
     def _objective(
-        self, family: SemiImplicit, network: MLP, batch: Draws, target: Target, step: Int[Array, ""]
+        self,
+        family: SemiImplicit,
+        network: MLP,
+        batch: SIVISMDraws,
+        target: Target,
+        step: Int[Array, ""],
     ) -> tuple[Scalar, Aux]:
         """E[gᵀ(2 s_p + 2 ξ/σ − g)] on one batch."""
         target, beta = anneal(target.on_rows(batch.rows), self.annealing, step)
@@ -130,4 +145,4 @@ class SIVISM(AbstractObjective):
         if self.score_weight is not None:
             g = g + self.score_weight(step).astype(g.dtype) * score
         value = jnp.mean(jnp.sum(g * (2 * (score - conditional_score) - g), axis=1))
-        return value, record(x, score, x, beta)
+        return value, auxiliary(x, score, x, beta)

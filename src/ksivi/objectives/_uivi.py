@@ -1,4 +1,4 @@
-"""UIVI: the exact gradient of the evidence bound, with ∇ log q(x) estimated by chains on q(z|x)."""
+"""UIVI: the gradient of the evidence bound, with ∇ log q(x) estimated by chains on q(z|x)."""
 
 from typing import NamedTuple
 
@@ -10,15 +10,18 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.checks import as_count, as_positive
 from ..families import SemiImplicit
-from ._objective import AbstractObjective
-from ._records import Schedule, anneal, as_schedule, record
+from ._objective import AbstractObjective, auxiliary
+from ._schedules import Schedule, anneal, as_schedule
 
 _TARGET_ACCEPTANCE = 0.9
 _ADAPTATION_RATE = 0.01
 
 
-class Draws(NamedTuple):
-    """The randomness of one step: z, noise, each transition's momenta and acceptance levels, rows of data."""
+class UIVIDraws(NamedTuple):
+    """The randomness of one step.
+
+    Mixing variables, noise, the momenta and acceptance levels of each transition, and data rows.
+    """
 
     z: Float[Array, "n k"]
     xi: Float[Array, "n d"]
@@ -28,14 +31,14 @@ class Draws(NamedTuple):
 
 
 class Chains(NamedTuple):
-    """The step size of the chains, carried from step to step, and ∇ log q at this step's samples."""
+    """The step size of the chains, kept from step to step, and ∇ log q at this step's samples."""
 
     step_size: Scalar
     score: Float[Array, "n d"]
 
 
 class Position(NamedTuple):
-    """Where a chain is, with log q(x|z) + log q(z) and its gradient there."""
+    """The position of a chain, with log q(x|z) + log q(z) and its gradient."""
 
     z: Float[Array, " k"]
     log_density: Scalar
@@ -45,17 +48,18 @@ class Position(NamedTuple):
 class UIVI(AbstractObjective):
     r"""Minimises KL(q‖p) along x = μ(z) + σ ξ, with ∇ log q(x) = E_{q(z′|x)}[∇ₓ log q(x|z′)].
 
-    The gradient is that of E⟨∇ log q(x) − s_p(x), x⟩ with both scores held constant, which is what `loss` records: it
-    is 0 in the mean at q = p, and not a bound. z′ comes from Hamiltonian Monte Carlo on q(z′|x) ∝ q(x|z′) q(z′), one
-    chain for each x, from the z that made x. One step size serves all; in burn-in it is multiplied by
-    1 + 0.01 (a − 0.9)/0.9, a the mean acceptance, and carried on to the next step.
+    The gradient is that of E⟨∇ log q(x) − s_p(x), x⟩ with both scores held constant. This number is
+    recorded as `loss`: its mean is 0 at q = p, and it is not a bound. z′ comes from Hamiltonian
+    Monte Carlo on q(z′|x) ∝ q(x|z′) q(z′), with one chain per x that starts at the z that made x.
+    All chains share one step size. Each transition of the burn-in multiplies it by 1 + 0.01 (a −
+    0.9)/0.9, where a is the mean acceptance, and the next step continues with it.
 
     **Arguments:**
 
-    - `num_samples`: samples of x a step.
-    - `num_burn_in`, `num_kept`: transitions of each chain before and after its z′ count.
-    - `num_leapfrog`: leapfrog steps of a transition.
-    - `step_size`: where it starts.
+    - `num_samples`: the number of samples of x per step.
+    - `num_burn_in`, `num_kept`: the transitions of each chain that are discarded, and kept.
+    - `num_leapfrog`: the number of leapfrog steps per transition.
+    - `step_size`: the initial step size.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
 
     ```python
@@ -92,25 +96,25 @@ class UIVI(AbstractObjective):
     def init(self, key: PRNGKeyArray, target, family: SemiImplicit) -> Chains:
         if family.layer is not None:
             raise ValueError(
-                "UIVI runs chains on q(z|x) of a family without an affine layer, and this one has one"
+                "UIVI needs a family without an affine layer, since its chains run on q(z|x)"
             )
         z = family.mixing.sample(key, 1, family.dtype)[0]
         try:
             eqx.filter_eval_shape(family.mixing.log_prob, z)
         except ValueError as error:
             raise ValueError(
-                f"UIVI runs chains on q(z|x) and needs the density of the mixing: {error}"
+                f"UIVI needs the density of the mixing, since its chains run on q(z|x): {error}"
             ) from error
         score = jnp.zeros((self.num_samples, family.dim), family.dtype)
         return Chains(self.step_size.astype(family.dtype), score)
 
-    def draw(self, key, target, family) -> Draws:
+    def draw(self, key, target, family) -> UIVIDraws:
         noise_key, momentum_key, level_key, rows_key = jax.random.split(key, 4)
         z, xi = family.noise(noise_key, self.num_samples)
         transitions = self.num_burn_in + self.num_kept
         momenta = family.normal(momentum_key, (transitions, *z.shape), z.dtype)
         levels = jax.random.uniform(level_key, momenta.shape[:2], z.dtype)
-        return Draws(z, xi, momenta, levels, target.draw_rows(rows_key))
+        return UIVIDraws(z, xi, momenta, levels, target.draw_rows(rows_key))
 
     def prepare(self, state, draws, target, family, step):
         """Runs the chains."""
@@ -144,7 +148,7 @@ class UIVI(AbstractObjective):
         x, _ = family.transport((draws.z, draws.xi))
         score = lax.stop_gradient(jax.vmap(target.score)(lax.stop_gradient(x)))
         loss = jnp.mean(jnp.sum((state.score - score) * x, axis=1))
-        return loss, {**record(x, score, x, beta), "chain_step_size": state.step_size}
+        return loss, {**auxiliary(x, score, x, beta), "chain_step_size": state.step_size}
 
     @property
     def score_evals(self) -> int:
@@ -159,9 +163,9 @@ class UIVI(AbstractObjective):
         level: Scalar,
         step_size: Scalar,
     ) -> tuple[Position, Scalar]:
-        """One transition of Hamiltonian Monte Carlo on z′ given x, and its probability of acceptance.
+        """One transition of Hamiltonian Monte Carlo on z′ given x, and its acceptance probability.
 
-        Written out here because the randomness is drawn ahead and the core does without BlackJAX.
+        BlackJAX is not used, since the randomness is drawn ahead of the step.
         """
 
         def leapfrog(carry: tuple[Position, Array], _: None) -> tuple[tuple[Position, Array], None]:
@@ -172,7 +176,7 @@ class UIVI(AbstractObjective):
 
         (end, p), _ = lax.scan(leapfrog, (start, momentum), None, length=self.num_leapfrog)
         gain = end.log_density - start.log_density - 0.5 * (jnp.sum(p**2) - jnp.sum(momentum**2))
-        # A trajectory that left the floats is never accepted.
+        # A trajectory that is not finite is never accepted.
         acceptance = jnp.where(jnp.isnan(gain), 0, jnp.exp(jnp.minimum(gain, 0)))
         return jax.tree.map(
             lambda a, b: jnp.where(level < acceptance, a, b), end, start

@@ -1,4 +1,4 @@
-"""Wake: the divergence that covers the target, from the family's own draws and their importance weights."""
+"""Wake: minimises KL(p‖q) with weighted draws of the family."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,11 @@ from jaxtyping import Array, Float, Scalar
 from .._core.checks import as_count, as_positive
 from .._core.numerics import log_mean_exp, truncated_weights
 from ..families import SemiImplicit, WideMixing
-from ._objective import AbstractObjective
-from ._records import record
+from ._objective import AbstractObjective, auxiliary
 
 
-class Draws(NamedTuple):
-    """The randomness of one step: mixing variables, noise, auxiliary mixing variables."""
+class WakeDraws(NamedTuple):
+    """The randomness of one step: mixing variables, noise, auxiliary z."""
 
     z: Float[Array, "n k"]
     xi: Float[Array, "n d"]
@@ -24,29 +23,31 @@ class Draws(NamedTuple):
 
 
 class Wake(AbstractObjective):
-    r"""Minimises KL(p‖q) = −E_p log q(x), but for a constant, without draws of p.
+    r"""Minimises KL(p‖q) = −E_p log q(x) up to a constant, without draws of p.
 
-    Points come from q with a wider mixing, m(z) = ½ q(z) + ½ q(z/s)/sᵏ, and count by their weights,
+    Points come from q with a wider mixing, m(z) = ½ q(z) + ½ q(z/s)/sᵏ, and have weights w:
 
         x ~ m(x) = ∫ q(x|z) m(z) dz,   w = p(x) / m(x),   loss = −Σ w log q(x) / Σ w
 
-    with x and w held constant. m(x) and q(x) are means of q(x|zₖ) and of q(x|zₖ) q(zₖ)/m(zₖ) over K draws of m(z) and
-    the z that made x. The other divergence, `SIVI`'s, leaves tails and narrow places out; this one covers them as far
-    as the wider mixing reaches, with a σ that is a little too wide for finite K. Alone it drifts where weights are
-    poor: use both, `Jeffreys`. Of a target with data it uses all rows: weights by a minibatch are those of another
-    posterior.
+    x and w are held constant. m(x) and q(x) are estimated by means of q(x|zₖ) and of
+    q(x|zₖ) q(zₖ)/m(zₖ) over the z that made x and K draws of m(z). KL(q‖p), which `SIVI` minimises,
+    leaves out tails and narrow regions. KL(p‖q) covers them as far as the wider mixing reaches; its
+    σ is slightly too wide for finite K. Alone it drifts if the weights are poor, so combine both
+    with `Jeffreys`. It uses all rows of a target with data, because a minibatch would give the
+    weights of another posterior.
 
     **Arguments:**
 
-    - `num_samples`: points a step.
-    - `num_mixing`: K, the auxiliary z, shared by the points of a step.
+    - `num_samples`: the number of points per step.
+    - `num_mixing`: K, the number of auxiliary z, which the points of a step share.
     - `scale`: s.
 
     ```python
     objective = ksivi.Jeffreys(ksivi.SIVI(64, 256), ksivi.Wake(64, 256))
     ```
 
-    Reference: Bornschein and Bengio, Reweighted Wake-Sleep, ICLR 2015, for models with latent variables.
+    Reference: Bornschein and Bengio, Reweighted Wake-Sleep, ICLR 2015, for models with latent
+    variables.
     """
 
     num_samples: int = eqx.field(static=True)
@@ -63,21 +64,18 @@ class Wake(AbstractObjective):
             raise ValueError("Wake needs log-density values, and this target knows its score only")
         jax.eval_shape(lambda key: family.mixing.log_prob(family.mixing.sample(key, 1)[0]), key)
 
-    def draw(self, key, target, family) -> Draws:
+    def draw(self, key, target, family) -> WakeDraws:
         z_key, xi_key, mixing_key = jax.random.split(key, 3)
         wide = WideMixing(family.mixing, self.scale)
         z = wide.sample(z_key, self.num_samples, family.dtype)
         xi = family.normal(xi_key, (self.num_samples, family.dim), family.dtype)
         others = wide.sample(mixing_key, self.num_mixing, family.dtype)
-        return Draws(z, xi, others)
-
-    def prepare(self, state, draws, target, family, step):
-        return state
+        return WakeDraws(z, xi, others)
 
     def loss(self, family, state, draws, target, step):
         x = lax.stop_gradient(family.transport((draws.z, draws.xi))[0])
         log_p, score = jax.vmap(target.log_density_and_score)(x)
-        # Where p is 0 the point may be anywhere, and has no weight: it must not reach the gradient, where 0 · ∞ is NaN.
+        # A point with p = 0 has no weight, but in the gradient 0 · ∞ would be NaN: replace it by 0.
         x = jnp.where(jnp.isfinite(log_p)[:, None], x, 0)
         parts = family.log_parts(x, draws.z, draws.others)
         ratios = jax.vmap(lambda z: self._log_ratio(family, z))
@@ -85,7 +83,7 @@ class Wake(AbstractObjective):
         log_ratios = jnp.concatenate([ratios(draws.z)[:, None], of_others], axis=1)
         log_m, log_q = log_mean_exp(parts), log_mean_exp(parts + log_ratios)
         weights = truncated_weights(lax.stop_gradient(log_p - log_m))
-        return -jnp.sum(weights * log_q), record(x, score, x, None)
+        return -jnp.sum(weights * log_q), auxiliary(x, score, x, None)
 
     def _log_ratio(self, family: SemiImplicit, z: Float[Array, " k"]) -> Scalar:
         """log q(z) / m(z)."""
