@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from numpyro.infer import SVI, Trace_ELBO, autoguide
 
 import ksivi
-from ksivi.comparison import paper_plan
+from ksivi.comparison import training_plan
 
 Draws = Float[Array, "n d"]
 Slices = Iterator[Callable[[], Draws] | None]
@@ -50,7 +50,7 @@ def ksivi_fit(key: PRNGKeyArray, arena: Arena) -> Slices:
 
 def ksivi_paper(key: PRNGKeyArray, arena: Arena) -> Slices:
     """KSIVI at the paper's settings."""
-    plan = paper_plan("ksivi", arena.name, arena.target.dim)
+    plan = training_plan("ksivi", arena.name, arena.target.dim, "paper")
     options = {"chunk_size": _STEPS}
     plan.train(key, arena.target, num_steps=_STEPS, **options)
     yield None

@@ -1,4 +1,4 @@
-"""Recipes, distances to the truth, and `ksivi compare` as a user runs it."""
+"""The table of plans, distances to the truth, and `ksivi compare` as a user runs it."""
 
 import functools
 import json
@@ -84,11 +84,11 @@ def test_where_nuts_gives_no_truth_there_is_no_comparison(tmp_path):
         (["banana", "--dim", "3"], "--dim is for diffusion or your own log density"),
         (["banana", "--preset", "long"], "--preset must be one of"),
         (["banana", "--seed", "-1"], "--seed must be a whole number"),
-        (["banana", "--data", "x.mat"], "--data is for waveform alone"),
+        (["banana", "--data", "x.mat"], "--data is only for waveform"),
         (["waveform", "--data", "nowhere.mat"], "there is no file nowhere.mat"),
         (["diffusion", "--dim", "2"], "--dim must be a whole number of at least 5"),
         (["nowhere.py:f", "--dim", "2"], "with a file that exists"),
-        (["nowhere.py:f"], "--dim must say how many coordinates"),
+        (["nowhere.py:f"], "--dim must be the dimension of nowhere.py:f, got none"),
         (["banana", "--out", "/dev/null/x"], "--out must be a folder that can be written"),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_file_that_fails_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"broken\.py could not be imported: ZeroDivisionError"):
         problems.from_file(f"{tmp_path}/broken.py:f", 2)
     (tmp_path / "other.py").write_text("g = 1\n")
-    with pytest.raises(ValueError, match="must define f, and it does not"):
+    with pytest.raises(ValueError, match="does not define f"):
         problems.from_file(f"{tmp_path}/other.py:f", 2)
 
 
@@ -122,15 +122,32 @@ def problem_of(dim):
 @pytest.mark.parametrize("preset", comparison.PRESETS)
 @pytest.mark.parametrize("name", comparison.METHODS)
 @pytest.mark.parametrize("dim", [2, 22, 50])
-def test_every_method_has_a_recipe_for_every_kind_of_problem(name, preset, dim):
+def test_every_method_has_a_plan_for_every_kind_of_problem(name, preset, dim):
     problem = problem_of(dim)
-    made = comparison.recipe(name, problem, preset)
-    if isinstance(made, comparison.recipes.Trained):
-        assert made.plan.family(KEY, dim).dim == dim
-        assert made.plan.num_steps >= 4_000
+    plan = comparison.plan_for(name, problem, preset)
+    if isinstance(plan, comparison.TrainingPlan):
+        assert plan.family(KEY, dim).dim == dim
+        assert plan.num_steps >= 4_000
     else:
-        method = made.method(made.num_points, start=problem.start(KEY, made.num_points))
-        assert method.num_points == made.num_points
+        method = plan.method_from(problem.start(KEY, plan.num_points))
+        assert method.num_points == plan.num_points
+
+
+def test_the_demo_is_a_preset_of_the_table():
+    """KSIVI with 15,000 steps of 100 samples, a rate that falls from 2e-3 to 0, and annealing where it is needed."""
+    for name, kernel, annealed in (
+        ("banana", "gaussian", False),
+        ("multimodal", "imq", True),
+        ("x-shaped", "gaussian", True),
+    ):
+        plan = comparison.training_plan("ksivi", name, 2, "demo")
+        assert (plan.num_steps, plan.num_samples, plan.learning_rate) == (15_000, 100, 2e-3)
+        assert (plan.decay_every, plan.kernel, plan.detached, plan.annealed) == (None, kernel, False, annealed)
+
+
+def test_an_unknown_preset_is_named():
+    with pytest.raises(ValueError, match="preset must be one of 'short', 'demo', 'paper', got 'long'"):
+        next(comparison.compare(KEY, problem_of(2), None, preset="long"))
 
 
 @pytest.mark.slow
@@ -159,7 +176,7 @@ def test_a_method_that_cannot_run_is_a_result(tmp_path):
     """Chains of NUTS start where the density is positive; one of 300 particles does not."""
     (tmp_path / "narrow.py").write_text(
         "import jax.numpy as jnp\n\n\n"
-        "def log_density(x):\n    return jnp.where(jnp.abs(x[0]) < 2.2, -50 * jnp.sum(x**2), -jnp.inf)\n"
+        "def log_density(x):\n    return jnp.ProblemSpec.of(jnp.abs(x[0]) < 2.2, -50 * jnp.sum(x**2), -jnp.inf)\n"
     )
     problem = problems.from_file(f"{tmp_path}/narrow.py:log_density", 1)
     truth = comparison.Truth(0.1 * jax.random.normal(KEY, (5, 1_000, 1)), 0.01, 0.001)

@@ -80,7 +80,7 @@ def test_the_users_own_copy_comes_first(layout, served, tmp_path, monkeypatch):
 def test_without_pooch_the_extra_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("KSIVI_DATA", str(tmp_path))
     monkeypatch.setitem(__import__("sys").modules, "pooch", None)
-    match = r"ksivi\[data\].* set KSIVI_DATA=folder with uci/boston\.txt: whitespace columns, target last"
+    match = r"ksivi\[data\].* set KSIVI_DATA to a folder that has uci/boston\.txt: columns separated by whitespace"
     with pytest.raises(ImportError, match=match):
         data_files.locate("uci/boston.txt")
 

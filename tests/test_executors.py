@@ -11,17 +11,17 @@ import time
 import jax
 import ksivi_paper as paper
 import pytest
-from ksivi_paper.cells import where
+from ksivi_paper.cells import ProblemSpec
 from ksivi_paper.training import Training
 
 from ksivi import comparison, problems
-from ksivi.comparison import Plan
+from ksivi.comparison import TrainingPlan
 from ksivi.executors import Dask, Local, send_modules_of
 
 for package in ("distributed", "typer", "ot"):
     pytest.importorskip(package)
 
-TINY = Plan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
+TINY = TrainingPlan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
 RATES = [1e-4 * (i + 1) for i in range(60)]
 
 
@@ -46,14 +46,14 @@ class Deadly(Training):
 
 
 def tiny(kind, name, **options):
-    return kind("toys", name, where("multimodal"), TINY, 1, measured=("kl-few",), **options)
+    return kind("toys", name, ProblemSpec.of("multimodal"), TINY, 1, measured=("kl-few",), **options)
 
 
 def grid(log):
     """60 learning rates; one cell in the middle has another network, whose compilation takes seconds."""
-    plans = [TINY.but(hidden=(9,)) if i == 30 else TINY for i in range(60)]
+    plans = [TINY.replace(hidden=(9,)) if i == 30 else TINY for i in range(60)]
     return [
-        Watched("toys", f"rate-{i}", where("multimodal"), plan, 1, (rate,), measured=("kl-few",), log=str(log))
+        Watched("toys", f"rate-{i}", ProblemSpec.of("multimodal"), plan, 1, (rate,), measured=("kl-few",), log=str(log))
         for i, (rate, plan) in enumerate(zip(RATES, plans, strict=True))
     ]
 
@@ -103,7 +103,7 @@ def test_a_killed_worker_loses_no_cell_and_doubles_none(tmp_path, monkeypatch, c
     assert all(folder.record(cell) is not None for cell in cells)
     assert sum(": measured, " in line for line in shown.splitlines()) == 60
     here = paper.Folder(tmp_path / "here")
-    paper.run(cells[30:31], here)
+    paper.run_cells(cells[30:31], here)
     assert here.record(cells[30])["numbers"] == folder.record(cells[30])["numbers"]
 
 
@@ -117,7 +117,7 @@ def test_a_cell_that_kills_its_workers_ends_and_does_not_stop_the_others(tmp_pat
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         Dask(1, note=notes.append) as executor,
     ):
-        outcomes = paper.run(cells, folder, executor=executor)
+        outcomes = paper.run_cells(cells, folder, executor=executor)
     states = {outcome.cell.name: outcome.state for outcome in outcomes}
     assert states["deadly"].startswith("could not run: 2 workers died while they ran it, the last tcp://")
     assert states["other"] == "measured"
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_the_cluster_with_exit_code_130(tmp_path):
         os.killpg(process.pid, signal.SIGINT)
         shown = process.stderr.read()
         assert process.wait() == 130
-    assert shown == "interrupted: finished cells are kept, run again to go on\n"
+    assert shown == "interrupted: finished cells are kept; run the command again to continue\n"
     assert not list(tmp_path.rglob("*.json"))
     time.sleep(5)
     with pytest.raises(ProcessLookupError):  # no worker is left
@@ -223,8 +223,8 @@ def test_workers_without_the_users_files_run_their_log_density(cluster, tmp_path
     ("options", "message"),
     [
         (["--executor", "ray"], "--executor must be one of 'local', 'dask', got 'ray'"),
-        (["--scheduler", "tcp://a:1"], "--scheduler is for --executor dask, got tcp://a:1 for --executor local"),
-        (["--workers", "3"], "--workers is for --executor dask, got 3 for --executor local"),
+        (["--scheduler", "tcp://a:1"], "--scheduler needs --executor dask, got tcp://a:1 with --executor local"),
+        (["--workers", "3"], "--workers needs --executor dask, got 3 with --executor local"),
         (["--executor", "dask", "--workers", "0"], "--workers must be a whole number of at least 1, got 0"),
         (
             ["--executor", "dask", "--scheduler", "here"],
@@ -232,7 +232,7 @@ def test_workers_without_the_users_files_run_their_log_density(cluster, tmp_path
         ),
         (
             ["--executor", "dask", "--scheduler", "tcp://a:1", "--workers", "3"],
-            "--workers are started where there is no --scheduler, got 3 and tcp://a:1",
+            "--workers and --scheduler exclude each other, got 3 and tcp://a:1",
         ),
         (
             ["--executor", "dask", "--scheduler", "tcp://127.0.0.1:1"],

@@ -10,21 +10,22 @@ import jax.numpy as jnp
 import ksivi_paper as paper
 import numpy as np
 import pytest
-from ksivi_paper.cells import where
+from ksivi_paper.cells import ProblemSpec
 from ksivi_paper.estimators import Estimators
 from ksivi_paper.measures import floors, measuring_key, rounded
 from ksivi_paper.networks import SampledNetworks, Setup, TrainedNetworks
 from ksivi_paper.records import make_record
 from ksivi_paper.training import Sampling, Training
 
-from ksivi.comparison import Plan, paper_plan
+from ksivi.comparison import TrainingPlan, training_plan
 
-TINY = Plan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
+TINY = TrainingPlan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
 
 
 def tiny(**changes):
     return dataclasses.replace(
-        Training("toys", "tiny", where("multimodal"), TINY, 2, snapshots=(20,), measured=("kl-few",)), **changes
+        Training("toys", "tiny", ProblemSpec.of("multimodal"), TINY, 2, snapshots=(20,), measured=("kl-few",)),
+        **changes,
     )
 
 
@@ -49,14 +50,14 @@ def main(capsys, *arguments):
     ],
 )
 def test_settings_are_the_papers(method, problem, dim, settings):
-    plan = paper_plan(method, problem, dim)
+    plan = training_plan(method, problem, dim, "paper")
     names = ("num_samples", "num_steps", "learning_rate", "b2", "decay_every", "log_var", "min_log_var")
     assert tuple(getattr(plan, name) for name in (*names, "mixing_dim", "hidden")) == settings
 
 
 def test_learning_rates_fall_by_stairs():
     """×0.9 every 1,000 steps, as a function of the rate, so that rates can be batched."""
-    optimizer = paper_plan("ksivi", "banana", 2)._adam(jnp.asarray(1e-3))
+    optimizer = training_plan("ksivi", "banana", 2, "paper")._adam(jnp.asarray(1e-3))
     state = optimizer.init(jnp.zeros(()))
     sizes = {}
     for step in range(2_002):
@@ -99,9 +100,9 @@ def test_the_paper_preset_has_every_experiment_of_the_paper():
 
 def test_a_finished_cell_is_not_run_again(tmp_path):
     folder, cell = paper.Folder(tmp_path), tiny()
-    assert [outcome.state for outcome in paper.run([cell], folder)] == ["measured"]
+    assert [outcome.state for outcome in paper.run_cells([cell], folder)] == ["measured"]
     record = folder.record(cell)
-    assert [outcome.state for outcome in paper.run([cell], folder)] == ["kept"]
+    assert [outcome.state for outcome in paper.run_cells([cell], folder)] == ["kept"]
     assert record["spec"] == json.loads(json.dumps(cell.spec))
     assert {"jax", "numpy", "python"} <= set(record["versions"])
     assert record["seconds"]["training"] > 0
@@ -113,16 +114,16 @@ def test_a_finished_cell_is_not_run_again(tmp_path):
 def test_training_and_measuring_apart_give_the_same_numbers(tmp_path):
     """As on two machines; and the same cell run twice has the same numbers."""
     together, apart = paper.Folder(tmp_path / "a"), paper.Folder(tmp_path / "b")
-    paper.run([tiny()], together)
-    assert [outcome.state for outcome in paper.run([tiny()], apart, measure=False)] == ["trained"]
+    paper.run_cells([tiny()], together)
+    assert [outcome.state for outcome in paper.run_cells([tiny()], apart, measure=False)] == ["trained"]
     assert apart.record(tiny()) is None
-    paper.run([tiny()], apart)
+    paper.run_cells([tiny()], apart)
     assert apart.record(tiny())["numbers"] == together.record(tiny())["numbers"]
 
 
 def test_damaged_files_are_made_again_or_named(tmp_path):
     folder = paper.Folder(tmp_path)
-    paper.run([tiny()], folder, measure=False)
+    paper.run_cells([tiny()], folder, measure=False)
     (trained,) = tmp_path.rglob("*.safetensors")
     trained.write_bytes(trained.read_bytes()[:-50])
     assert folder.runs(tiny()) is None
@@ -137,17 +138,17 @@ def test_damaged_files_are_made_again_or_named(tmp_path):
 
 def test_training_of_another_spec_is_not_measured(tmp_path):
     folder = paper.Folder(tmp_path)
-    paper.run([tiny()], folder, measure=False)
+    paper.run_cells([tiny()], folder, measure=False)
     assert folder.runs(tiny()) is not None
-    assert folder.runs(tiny(plan=TINY.but(learning_rate=2e-3))) is None
+    assert folder.runs(tiny(plan=TINY.replace(learning_rate=2e-3))) is None
 
 
 def test_a_cell_that_cannot_run_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("KSIVI_DATA", str(tmp_path))
     monkeypatch.setattr("ksivi.problems._data.SOURCES", {"waveform.mat": ksivi_source()})
-    missing = dataclasses.replace(tiny(), name="missing", problem=where("waveform", data="authors"))
-    states = [outcome.state for outcome in paper.run([missing, tiny()], paper.Folder(tmp_path))]
-    assert states[0].startswith("could not run: waveform.mat is not here")
+    missing = dataclasses.replace(tiny(), name="missing", problem=ProblemSpec.of("waveform", data="authors"))
+    states = [outcome.state for outcome in paper.run_cells([missing, tiny()], paper.Folder(tmp_path))]
+    assert states[0].startswith("could not run: waveform.mat was not found")
     assert states[1] == "measured"
 
 
@@ -166,21 +167,25 @@ def test_ctrl_c_leaves_nothing_that_looks_finished(tmp_path, monkeypatch, kind):
 
     cells = {
         "training": tiny(),
-        "sampling": Sampling("toys", "s", where("multimodal"), "mied", (("num_steps", 9), ("rate", 1e-2)), 20, 1),
+        "sampling": Sampling(
+            "toys", "s", ProblemSpec.of("multimodal"), "mied", (("num_steps", 9), ("rate", 1e-2)), 20, 1
+        ),
         "networks": SampledNetworks("bnn", "n", Setup("friedman", "released", "paper", 2), 1, "svgd", 5),
     }
-    monkeypatch.setattr("ksivi.training._host.run_many", interrupted)
-    monkeypatch.setattr(sys.modules["ksivi.methods._run"], "_run_chunk", interrupted)
+    monkeypatch.setattr("ksivi.training._training.run_many", interrupted)
+    monkeypatch.setattr(sys.modules["ksivi.methods._sampling"], "_run_chunk", interrupted)
     folder = paper.Folder(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        paper.run([cells[kind], tiny(name="other")], folder)
+        paper.run_cells([cells[kind], tiny(name="other")], folder)
     assert not list(tmp_path.rglob("*.json"))
 
 
 @pytest.mark.slow
 def test_a_run_without_a_finite_number_does_not_lose_the_others():
     """Draws that are all outside the box, and a family of NaN: None beside the numbers of the other runs."""
-    cell = Training("student-t", "t", where("student-t"), TINY, 2, measured=("boxed-few", "kl-few", "sliced-w2-few"))
+    cell = Training(
+        "student-t", "t", ProblemSpec.of("student-t"), TINY, 2, measured=("boxed-few", "kl-few", "sliced-w2-few")
+    )
     runs = cell.train()
     far = eqx.tree_at(lambda p: p.family.conditional.mean.biases[-1], runs.posteriors[0][0], jnp.full(2, 1e3))
     lost = jax.tree.map(lambda a: a * jnp.nan if eqx.is_inexact_array(a) else a, runs.posteriors[0][1])
@@ -195,24 +200,24 @@ def test_a_run_without_a_finite_number_does_not_lose_the_others():
 @pytest.mark.slow
 def test_particles_and_chains_are_cells_too(tmp_path):
     options = (("num_steps", 20), ("rate", 1e-2))
-    cell = Sampling("student-t", "mied", where("student-t"), "mied", options, 50, 2, ("kl-few",))
+    cell = Sampling("student-t", "mied", ProblemSpec.of("student-t"), "mied", options, 50, 2, ("kl-few",))
     runs = cell.train()
     assert len(runs.posteriors[0]) == 2
     chains = (("num_draws", 1), ("num_warmup", 20), ("step_size", 1e-2), ("thin", 1))
-    sgld = Sampling("toys", "sgld", where("multimodal"), "sgld", chains, 60, 1, ("mmd",))
+    sgld = Sampling("toys", "sgld", ProblemSpec.of("multimodal"), "sgld", chains, 60, 1, ("mmd",))
     assert sgld.measure(sgld.train())["rows"][0]["mmd"] > 0
 
 
 @pytest.mark.slow
 def test_networks_choose_on_development_rows(tmp_path):
-    plan = Plan("ksivi", 10, 20, mixing_dim=3, hidden=(10, 10), log_var=-8.0, decay_every=10, clip=1.0, ema=0.9)
+    plan = TrainingPlan("ksivi", 10, 20, mixing_dim=3, hidden=(10, 10), log_var=-8.0, decay_every=10, clip=1.0, ema=0.9)
     setup = Setup("friedman", "random", "paper", hyper_steps=5)
     cell = TrainedNetworks("bnn", "f", setup, 2, plan, (1e-4, 1e-3), (1.0,), choosing_steps=10, pretraining=5)
     runs = cell.train()
     chosen = json.loads(runs.notes)["chosen"]
     best = min(chosen["tried"], key=lambda one: one["dev_rmse"])
     assert chosen["learning_rate"] == best["learning_rate"]
-    problem = setup.to_choose_on().problems(1)[0]
+    problem = setup.for_choosing().problems(1)[0]
     tried = cell._train([problem] * 2, [100, 100], [1e-4, 1e-3], [1.0, 1.0], 10)
     errors = [problem.dev_scores(fit.posterior.sample(measuring_key(3), 100))["rmse"] for fit in tried]
     np.testing.assert_allclose([one["dev_rmse"] for one in chosen["tried"]], errors, rtol=1e-3)
@@ -230,11 +235,11 @@ def test_networks_choose_on_development_rows(tmp_path):
 def test_the_variance_of_both_estimators_falls_as_one_over_n():
     """Theorem 4.7, at a fixed bandwidth: the slope on log axes within 4 standard errors of −1."""
     plan, place = (
-        paper_plan("ksivi", "waveform", 22).but(log_var=-2.0, hidden=(20,)),
-        where("waveform", data="generated"),
+        training_plan("ksivi", "waveform", 22, "paper").replace(log_var=-2.0, hidden=(20,)),
+        ProblemSpec.of("waveform", data="generated"),
     )
     for method in ("ksivi", "ksivi-u"):
-        cell = Estimators("estimators", "e", place, plan.but(method=method), "fixed", (128, 512), 100)
+        cell = Estimators("estimators", "e", place, plan.replace(method=method), "fixed", (128, 512), 100)
         few, many = cell.measure(cell.train())["rows"]
         slope = np.log(many["variance"] / few["variance"]) / np.log(4)
         error = np.hypot(many["error"] / many["variance"], few["error"] / few["variance"]) / np.log(4)
@@ -244,7 +249,7 @@ def test_the_variance_of_both_estimators_falls_as_one_over_n():
 
 @pytest.mark.slow
 def test_floors_are_those_of_the_truth():
-    found = floors(("kl-few", "mmd"), where("multimodal"))
+    found = floors(("kl-few", "mmd"), ProblemSpec.of("multimodal"))
     assert abs(found["kl"]) < 0.1
     assert 0 < found["mmd"] < 0.1
 
@@ -277,7 +282,7 @@ def test_run_runs_the_named_cells(tmp_path, capsys):
     [
         (("run", "mnist"), "EXPERIMENTS must be one of 'all', 'toys'"),
         (("run", "toys", "--preset", "long"), "--preset must be one of 'paper', 'smoke', got 'long'"),
-        (("run", "toys", "--only", "nothing"), "--only and --without must leave some cells"),
+        (("run", "toys", "--only", "nothing"), "--only and --without must leave at least one cell"),
     ],
 )
 def test_bad_input_is_named(tmp_path, capsys, monkeypatch, arguments, message):

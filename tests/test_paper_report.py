@@ -11,8 +11,8 @@ pytest.importorskip("matplotlib")
 
 import ksivi_paper as paper
 from ksivi_paper import EXPERIMENTS, Folder, headline, write_report
+from ksivi_paper.report.index import Entry, RecordIndex, Spread
 from ksivi_paper.report.notes import Notes, verdict
-from ksivi_paper.report.shelf import Entry, Shelf, Spread
 from ksivi_paper.report.summary import BEGIN, END
 
 RNG = np.random.default_rng(0)
@@ -165,8 +165,8 @@ def test_a_smoke_run_says_so_and_any_subset_will_do(tmp_path):
 def test_a_record_of_other_settings_is_named(tmp_path):
     old = record("waveform/ksivi", trained([0.1]))
     old["spec"]["seeds"] = 1
-    assert [one["cell"] for one in Shelf([old]).outdated] == ["ksivi"]
-    assert Shelf([record("waveform/ksivi", trained([0.1]))]).outdated == []
+    assert [one["cell"] for one in RecordIndex([old]).outdated] == ["ksivi"]
+    assert RecordIndex([record("waveform/ksivi", trained([0.1]))]).outdated == []
 
 
 def test_the_headline_stands_alone(records):

@@ -1,8 +1,8 @@
-"""The paper's experiments as values, their runner, their records, and the report made from them."""
+"""The experiments of the KSIVI paper: cells, the runner, records, and the report."""
 
 from .experiments import EXPERIMENTS, PRESETS
 from .records import Folder
 from .report import embed, headline, write_report
-from .runner import Outcome, run
+from .runner import CellOutcome, run_cells
 
-__all__ = ["EXPERIMENTS", "PRESETS", "Folder", "Outcome", "embed", "headline", "run", "write_report"]
+__all__ = ["EXPERIMENTS", "PRESETS", "CellOutcome", "Folder", "embed", "headline", "run_cells", "write_report"]

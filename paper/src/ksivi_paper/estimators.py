@@ -1,4 +1,4 @@
-"""Cells of the theory: the variance of the gradient estimators against N, and what a gradient costs."""
+"""Cells for the theory: variance and cost of the gradient estimators as functions of N."""
 
 import dataclasses
 import json
@@ -10,16 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ksivi._core.compile import jit
-from ksivi.comparison import Plan
+from ksivi.comparison import TrainingPlan
 from ksivi.diagnostics import gradient_variance
 from ksivi.families import SemiImplicit
 from ksivi.kernels import AbstractKernel, Gaussian
 from ksivi.objectives import KSIVI
-from ksivi.objectives._ksivi import Estimator
 from ksivi.targets import Target
 
-from .cells import Cell, Runs, Where, device
+from .cells import Cell, ProblemSpec, TrainedRuns, device
 from .measures import rounded
 
 _FOR_BANDWIDTH = 1_000
@@ -27,37 +25,36 @@ _FOR_BANDWIDTH = 1_000
 
 @dataclasses.dataclass(frozen=True)
 class Estimators(Cell):
-    """The variance of an estimator of KSIVI's gradient at the start of a plan, for some N (Theorem 4.7: Σ₀/N).
+    """The variance of KSIVI's gradient at the start of training, for several N (Theorem 4.7: Σ₀/N).
 
     **Attributes:**
 
-    - `bandwidth`: "fixed", at the median of the start, for which the estimators are unbiased, or "median".
-    - `sizes`: N.
-    - `repeats`: gradients for each N.
+    - `bandwidth`: "fixed" at the median of the first draws, which makes the estimators unbiased, or "median".
+    - `sizes`: the values of N.
+    - `repeats`: the number of gradients for each N.
     """
 
     experiment: str
     name: str
-    problem: Where
-    plan: Plan
+    problem: ProblemSpec
+    plan: TrainingPlan
     bandwidth: str
     sizes: tuple[int, ...]
     repeats: int
 
-    def train(self) -> Runs:
+    def train(self) -> TrainedRuns:
         began = time.perf_counter()
         target = self.problem.make().target
         family = self.plan.family(jax.random.key(0), target.dim)
         rows = [self._row(n, target, family) for n in self.sizes]
         seconds = time.perf_counter() - began
-        return Runs((), (), (), jnp.zeros((0, 0)), seconds, 0.0, device(), json.dumps({"rows": rows}))
+        return TrainedRuns((), (), (), jnp.zeros((0, 0)), seconds, 0.0, device(), json.dumps({"rows": rows}))
 
-    def measure(self, runs: Runs) -> dict[str, Any]:
+    def measure(self, runs: TrainedRuns) -> dict[str, Any]:
         return json.loads(runs.notes)
 
     def _row(self, n: int, target: Target, family: SemiImplicit) -> dict[str, Any]:
-        estimator: Estimator = "vanilla" if self.plan.method == "ksivi" else "u-statistic"
-        objective = KSIVI(self._kernel(family), estimator, n)
+        objective = KSIVI(self._kernel(family), "vanilla" if self.plan.method == "ksivi" else "u-statistic", n)
         variance, error = gradient_variance(jax.random.key(1), objective, target, family, self.repeats)
         numbers = {"variance": variance, "error": error, "seconds": _seconds(objective, target, family)}
         return {"n": n, **{name: rounded(value) for name, value in numbers.items()}}
@@ -68,10 +65,10 @@ class Estimators(Cell):
 
 
 def _seconds(objective: KSIVI, target: Target, family: SemiImplicit, repeats: int = 20) -> float:
-    """Of one gradient, compiled; the median of several."""
+    """The time of one compiled gradient: the median of several."""
     draws = objective.draw(jax.random.key(3), target, family)
 
-    @jit
+    @eqx.filter_jit
     def gradient(family: SemiImplicit, draws: Any, target: Target) -> Any:
         return eqx.filter_grad(lambda f: objective.loss(f, None, draws, target, jnp.zeros((), jnp.int32))[0])(family)
 

@@ -1,4 +1,4 @@
-"""What is measured of a posterior, by name: numbers for the tables, and small arrays for the figures."""
+"""Measures of a posterior by name: numbers for the tables, and small arrays for the figures."""
 
 import dataclasses
 import functools
@@ -18,7 +18,7 @@ from ksivi.families import SemiImplicit
 from ksivi.metrics import boxed_wasserstein, kl_knn, mmd
 from ksivi.results import Posterior
 
-from .cells import REDRAWS, Where
+from .cells import REDRAWS, ProblemSpec
 
 HALF_WIDTHS = (5, 8, 10)
 
@@ -33,27 +33,27 @@ Blocks = Float[Array, "r n d"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """Where draws come from: ten blocks of a thousand, or many at once."""
+class DrawSource:
+    """A source of draws: ten blocks of 1,000 draws, or one large sample."""
 
     blocks: Callable[[Array], Blocks]
     many: Callable[[Array, int], Float[Array, "n d"]]
 
 
-def measure(names: Sequence[str], problem: Where, posterior: Posterior) -> Numbers:
-    """The named measures of one posterior."""
-    source = Source(lambda key: redraw(key, posterior.sample, REDRAWS), posterior.sample)
+def measure(names: Sequence[str], problem: ProblemSpec, posterior: Posterior) -> Numbers:
+    """These measures of one posterior."""
+    source = DrawSource(lambda key: redraw(key, posterior.sample, REDRAWS), posterior.sample)
     return _measure(measuring_key(0), names, problem, source)
 
 
 @functools.cache
-def floors(names: tuple[str, ...], problem: Where) -> Numbers:
-    """The same measures of the truth against other draws of it: no method can be expected below."""
-    others = Source(lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference)
+def floors(names: tuple[str, ...], problem: ProblemSpec) -> Numbers:
+    """The same measures of other draws of the truth. No method can be expected to be below these numbers."""
+    others = DrawSource(lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference)
     return _measure(measuring_key(1), names, problem, others)
 
 
-def _measure(key: Array, names: Sequence[str], problem: Where, source: Source) -> Numbers:
+def _measure(key: Array, names: Sequence[str], problem: ProblemSpec, source: DrawSource) -> Numbers:
     numbers: Numbers = {}
     for name in names:
         index = sorted(MEASURES).index(name)
@@ -62,25 +62,25 @@ def _measure(key: Array, names: Sequence[str], problem: Where, source: Source) -
 
 
 def measuring_key(purpose: int) -> Array:
-    """Keys of measuring, apart from those of training, which are the seeds' own."""
+    """The keys of measuring. They differ from the keys of training, which come from the seeds."""
     return jax.random.fold_in(jax.random.key(_SEED), purpose)
 
 
-def _sliced(p: int, redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
-    """Sliced W_p, the mean over redraws of a thousand, and the sd over the redraws."""
+def _sliced(p: int, redraws: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
+    """Sliced W_p: mean and sd over redraws of 1,000 draws."""
     draw_key, metric_key = jax.random.split(key)
     samples, blocks = source.blocks(draw_key)[:redraws], problem.truth().blocks[:redraws]
     return _over_redraws(f"sliced_w{p}", sliced_distances(metric_key, samples, blocks, p))
 
 
 def _over_redraws(name: str, values: list[float]) -> Numbers:
-    """Mean and sd; infinite where a value is."""
+    """Mean and sd; infinite if a value is not finite."""
     if not np.isfinite(values).all():
         return {name: math.inf, f"{name}_sd": math.inf}
     return {name: float(np.mean(values)), f"{name}_sd": float(np.std(values, ddof=1))}
 
 
-def _kl(n: int, key: Array, problem: Where, source: Source) -> Numbers:
+def _kl(n: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
     """KL(q‖p) by nearest neighbours, with n draws of each."""
     q_key, p_key = jax.random.split(key)
     x = source.many(q_key, n)
@@ -89,17 +89,17 @@ def _kl(n: int, key: Array, problem: Where, source: Source) -> Numbers:
     return {"kl": kl_knn(x, problem.make().reference(p_key, n))}
 
 
-def _mmd(redraws: int, key: Array, problem: Where, source: Source) -> Numbers:
-    """The maximum mean discrepancy, the mean over redraws of a thousand."""
+def _mmd(redraws: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
+    """The maximum mean discrepancy: mean over redraws of 1,000 draws."""
     pairs = zip(source.blocks(key)[:redraws], problem.truth().blocks[:redraws], strict=True)
     values = [mmd(x, y) if bool(jnp.isfinite(x).all()) else math.inf for x, y in pairs]
     return _over_redraws("mmd", values)
 
 
-def _boxed(redraws: int, n: int, key: Array, problem: Where, source: Source) -> Numbers:
-    """Squared-cost transport inside boxes, n draws against ten times as many, the mean over redraws.
+def _boxed(redraws: int, n: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
+    """Optimal transport at squared cost inside boxes, n draws against 10 n of the truth: mean over redraws.
 
-    Points outside do not count, so that the share of draws inside stands beside each number.
+    Points outside a box do not count, so the share of draws inside is reported as well.
     """
     draw_key, truth_key = jax.random.split(key)
     truths = [problem.make().reference(k, 10 * n) for k in jax.random.split(truth_key, redraws)]
@@ -113,7 +113,9 @@ def _boxed(redraws: int, n: int, key: Array, problem: Where, source: Source) -> 
     return numbers
 
 
-def _measures(redraws: int, many: int, boxed: int, suffix: str) -> dict[str, Callable[[Array, Where, Source], Numbers]]:
+def _measures(
+    redraws: int, many: int, boxed: int, suffix: str
+) -> dict[str, Callable[[Array, ProblemSpec, DrawSource], Numbers]]:
     found = {
         "sliced-w2": functools.partial(_sliced, 2, redraws),
         "sliced-w1": functools.partial(_sliced, 1, redraws),
@@ -127,8 +129,8 @@ def _measures(redraws: int, many: int, boxed: int, suffix: str) -> dict[str, Cal
 MEASURES = _measures(REDRAWS, _MANY, _NUM_DRAWS, "") | _measures(2, _NUM_DRAWS, 100, "-few")
 
 
-def _histogram(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
-    """Counts of a hundred thousand draws on a grid over the truth."""
+def _histogram(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
+    """Counts of 100,000 draws on a grid that covers the truth."""
     truth = np.asarray(problem.truth().blocks).reshape(-1, 2)
     low, high = np.quantile(truth, [0.001, 0.999], axis=0)
     margin = 0.1 * (high - low)
@@ -138,27 +140,27 @@ def _histogram(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     return {"low": rounded(low), "high": rounded(high), "counts": counts.astype(int).tolist()}
 
 
-def _draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
-    """A thousand draws of the first seven coordinates, and of the truth."""
+def _draws(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
+    """1,000 draws of the first seven coordinates, and as many of the truth."""
     draws = snapshots[-1].sample(measuring_key(2), _NUM_DRAWS)
     return {"draws": rounded(draws[:, :7], 4), "truth": rounded(problem.truth().blocks[0][:, :7], 4)}
 
 
-def _all_draws(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
-    """A thousand draws, for what is measured between two cells."""
+def _all_draws(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
+    """1,000 draws, for measures between two cells."""
     return {"draws": rounded(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS), 4)}
 
 
-def _correlations(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
-    """Pairwise correlation coefficients, and of the truth."""
+def _correlations(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
+    """Pairwise correlation coefficients of the draws and of the truth."""
     draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
     truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
     upper = np.triu_indices(draws.shape[1], 1)
     return {name: rounded(np.corrcoef(x.T)[upper], 4) for name, x in {"draws": draws, "truth": truth}.items()}
 
 
-def _band(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
-    """Mean and 95% interval of every coordinate, and of the truth."""
+def _band(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
+    """Mean and 95% interval of every coordinate, for the draws and for the truth."""
     draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
     truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
 
@@ -169,8 +171,8 @@ def _band(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
     return {"draws": band(draws), "truth": band(truth)}
 
 
-def _smoothness(problem: Where, snapshots: list[Posterior]) -> dict[str, Any]:
-    """For random z: ‖∂μ/∂φ‖ at every snapshot, and the Lipschitz estimate of the Jacobian from each to the next."""
+def _smoothness(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
+    """For random z: ‖∂μ/∂φ‖ at every snapshot, and the Lipschitz estimate of ∂μ/∂φ between neighbouring snapshots."""
     means = [_family(posterior).conditional.mean for posterior in snapshots]
     z = _family(snapshots[0]).mixing.sample(measuring_key(2), 200)
     return {
@@ -185,7 +187,7 @@ def _family(posterior: Posterior) -> SemiImplicit:
     return posterior.family
 
 
-SHOWN: dict[str, Callable[[Where, list[Posterior]], dict[str, Any]]] = {
+SHOWN: dict[str, Callable[[ProblemSpec, list[Posterior]], dict[str, Any]]] = {
     "histogram": _histogram,
     "draws": _draws,
     "all-draws": _all_draws,
@@ -196,7 +198,7 @@ SHOWN: dict[str, Callable[[Where, list[Posterior]], dict[str, Any]]] = {
 
 
 def rounded(values: Any, digits: int = _DIGITS) -> Any:
-    """Nested lists of numbers with so many significant digits; None where not finite."""
+    """Nested lists of numbers with this many significant digits; None for numbers that are not finite."""
     array = np.asarray(values, np.float64)
     return _round_list(array.tolist(), digits)
 

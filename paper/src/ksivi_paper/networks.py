@@ -1,4 +1,4 @@
-"""Cells of Bayesian neural networks: settings chosen on development rows, then ten runs scored on test rows."""
+"""Cells for Bayesian neural networks. Settings are chosen on development rows, and ten runs are scored on test rows."""
 
 import abc
 import dataclasses
@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from ksivi.comparison import Plan
+from ksivi.comparison import TrainingPlan
 from ksivi.families import SemiImplicit
 from ksivi.methods import SGLD, SVGD, AbstractMethod, run
 from ksivi.objectives import AbstractObjective, MeanPrediction
@@ -24,7 +24,7 @@ from ksivi.problems import BNN, Hyper, bnn
 from ksivi.results import Fit, Posterior
 from ksivi.training import train
 
-from .cells import Cell, Runs, device, finished
+from .cells import Cell, TrainedRuns, device, finished
 from .measures import measuring_key, rounded
 
 _NUM_DRAWS = 100
@@ -35,15 +35,15 @@ _HYPER_PARTICLES, _HYPER_SEED = 20, 2**30
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """Which posterior.
+    """The data, the splits and the form of a posterior.
 
     **Attributes:**
 
-    - `data`: the name of a set.
-    - `splits`: "released", one split for all runs, or "random", one a run.
-    - `form`: "paper" has the hyper-parameters of its own SVGD and the noise in the right units; "released" has those
-        that the authors stored, and their noise, which tempers the likelihood.
-    - `hyper_steps`: of that SVGD.
+    - `data`: the name of a data set.
+    - `splits`: "released" for one split for all runs, or "random" for one split per run.
+    - `form`: "paper" has hyper-parameters from SVGD, and the noise in the right units. "released" has the
+        hyper-parameters that the authors stored, and their noise, which tempers the likelihood.
+    - `hyper_steps`: the number of steps of SVGD.
     """
 
     data: str
@@ -52,7 +52,7 @@ class Setup:
     hyper_steps: int = 2_000
 
     def problems(self, num_runs: int, hyper: list[list[float]] | None = None) -> list[BNN]:
-        """The problem of each run, with its hyper-parameters where they are known already."""
+        """The problem of each run. `hyper` has its hyper-parameters, if they are known already."""
         splits = ["released"] * num_runs if self.splits == "released" else list(range(num_runs))
         if hyper is None:
             return [_problem(self, split) for split in splits]
@@ -61,8 +61,8 @@ class Setup:
     def problem(self, split: Any, hyper: Hyper | None) -> BNN:
         return bnn(self.data, split=split, hyper=hyper, noise=self.form)  # type: ignore[arg-type]
 
-    def to_choose_on(self) -> "Setup":
-        """Settings are chosen once, on the released split."""
+    def for_choosing(self) -> "Setup":
+        """The setup on which settings are chosen: the released split."""
         return dataclasses.replace(self, splits="released")
 
 
@@ -89,7 +89,7 @@ def _rmsprop() -> optax.GradientTransformation:
 
 @dataclasses.dataclass(frozen=True)
 class _Networks(Cell):
-    """What cells of networks share: the test scores of every run, beside the choice and the hyper-parameters."""
+    """The base class: test scores of every run, the chosen settings and the hyper-parameters."""
 
     experiment: str
     name: str
@@ -98,16 +98,16 @@ class _Networks(Cell):
 
     @abc.abstractmethod
     def _fits(self, problems: list[BNN]) -> tuple[list[Fit], dict[str, Any]]:
-        """The runs, and the settings that were chosen for them."""
+        """The fits, and the settings that were chosen for them."""
 
-    def train(self) -> Runs:
+    def train(self) -> TrainedRuns:
         began = time.perf_counter()
         problems = self.setup.problems(self.seeds)
         fits, chosen = self._fits(problems)
         finished(fits)
         steps = max(fit.cost.steps for fit in fits)
         hyper = [[float(value) for value in problem.hyper] for problem in problems]
-        return Runs(
+        return TrainedRuns(
             (tuple(fit.posterior for fit in fits),),
             (steps,),
             tuple(str(fit.status) for fit in fits),
@@ -118,7 +118,7 @@ class _Networks(Cell):
             json.dumps({"chosen": chosen, "hyper": hyper}),
         )
 
-    def measure(self, runs: Runs) -> dict[str, Any]:
+    def measure(self, runs: TrainedRuns) -> dict[str, Any]:
         problems = self.setup.problems(self.seeds, json.loads(runs.notes)["hyper"])
         rows = []
         for seed, (problem, posterior) in enumerate(zip(problems, runs.posteriors[0], strict=True)):
@@ -131,17 +131,17 @@ class _Networks(Cell):
 
 @dataclasses.dataclass(frozen=True)
 class TrainedNetworks(_Networks):
-    """A semi-implicit family, pretrained; learning rate and regularisation chosen on the development rows.
+    """A pretrained semi-implicit family. Learning rate and regularisation are chosen on the development rows.
 
     **Attributes:**
 
-    - `learning_rates`, `weights`: to choose from; the weights are of KSIVI's log density.
-    - `choosing_steps`: after which the choice is made.
+    - `learning_rates`, `weights`: the candidates. The weights are those of the log density in KSIVI's loss.
+    - `choosing_steps`: the number of steps before the choice.
     - `pretraining`: steps on the squared error of the mean prediction.
-    - `pretrained_on`: "train", or "dev" as in the released code, whose development rows then say little of a setting.
+    - `pretrained_on`: "train", or "dev" as in the released code. With "dev", the development error says little.
     """
 
-    plan: Plan
+    plan: TrainingPlan
     learning_rates: tuple[float, ...]
     weights: tuple[float, ...] = ()
     choosing_steps: int = 5_000
@@ -149,7 +149,7 @@ class TrainedNetworks(_Networks):
     pretrained_on: str = "train"
 
     def _fits(self, problems):
-        tried, rate, weight = _choose(dataclasses.replace(self, name="", setup=self.setup.to_choose_on()))
+        tried, rate, weight = _choose(dataclasses.replace(self, name="", setup=self.setup.for_choosing()))
         seeds, count = list(range(self.seeds)), self.seeds
         fits = self._train(problems, seeds, [rate] * count, [weight] * count, self.plan.num_steps)
         return fits, {"learning_rate": rate, "weight": weight, "tried": tried}
@@ -157,13 +157,13 @@ class TrainedNetworks(_Networks):
     def _train(
         self, problems: list[BNN], seeds: list[int], rates: list[float], weights: list[float | None], num_steps: int
     ) -> list[Fit]:
-        """Runs at once, each on a problem of its own, at its own rate and weight."""
+        """One batch of runs. Each has its own problem, learning rate and weight."""
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         return self.plan.train(
             keys,
             [problem.target for problem in problems],
             start=self._pretrain(jax.vmap(lambda key: jax.random.fold_in(key, _PRETRAINING))(keys), problems),
-            objective=[self.plan.but(log_density_weight=weight).objective() for weight in weights],
+            objective=[self.plan.replace(log_density_weight=weight).objective() for weight in weights],
             learning_rate=jnp.asarray(rates),
             num_steps=num_steps,
             chunk_size=1_000,
@@ -183,7 +183,7 @@ class TrainedNetworks(_Networks):
 
 @functools.cache
 def _choose(cell: TrainedNetworks) -> tuple[list[dict[str, Any]], float, float | None]:
-    """Every setting at least once, in as many runs as the cell has; the one with the least development error."""
+    """Tries every setting at least once, and takes the one with the least development error."""
     grid = list(itertools.product(cell.learning_rates, cell.weights or (None,)))
     if len(grid) == 1:
         return [], *grid[0]
@@ -201,20 +201,20 @@ def _choose(cell: TrainedNetworks) -> tuple[list[dict[str, Any]], float, float |
 
 
 def _best(tried: list[dict[str, Any]]) -> dict[str, Any]:
-    """The setting with the least development error; one without a finite error is the worst."""
+    """The setting with the least development error. An error that is not finite is the largest."""
     return min(tried, key=lambda one: np.inf if one["dev_rmse"] is None else one["dev_rmse"])
 
 
 @dataclasses.dataclass(frozen=True)
 class SampledNetworks(_Networks):
-    """A hundred chains of SGLD at a step size chosen on the development rows, or as many particles of SVGD."""
+    """100 chains of SGLD with a step size chosen on the development rows, or 100 particles of SVGD."""
 
     method: str
     num_steps: int
     step_sizes: tuple[float, ...] = ()
 
     def _fits(self, problems):
-        problem = self.setup.to_choose_on().problems(1)[0]
+        problem = self.setup.for_choosing().problems(1)[0]
         seeds = range(_CHOOSING_SEED, _CHOOSING_SEED + _CHOOSING_RUNS)
         tried = []
         for size in self.step_sizes:
@@ -237,13 +237,13 @@ class SampledNetworks(_Networks):
 
 
 def _some_rows(problem: BNN) -> tuple[Array, Array]:
-    """As many training rows as there are for development: enough to pretrain on."""
+    """As many training rows as there are development rows: enough for pretraining."""
     n = len(problem.y_dev)
     return problem.x_train[:n], problem.y_train[:n]
 
 
 def _dev_error(problem: BNN, fit: Fit) -> float:
-    """On the development rows; infinite for a run that diverged, however good what it was taken back to."""
+    """The RMSE on the development rows; infinite for a run that diverged, even if its last good parameters fit."""
     if fit.status.kind == "diverged":
         return np.inf
     return _scores(problem.dev_scores, _draw(fit.posterior))["rmse"]

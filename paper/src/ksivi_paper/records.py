@@ -1,4 +1,4 @@
-"""Records: one JSON file a cell, written when it is finished and never changed; and what training left for it."""
+"""Records: one JSON file per cell, written when the cell is finished and never changed; and trained runs."""
 
 import json
 import os
@@ -8,37 +8,37 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ksivi._core import archive
+from ksivi.results import archive
 
-from .cells import Cell, Runs
+from .cells import Cell, TrainedRuns
 
 _PACKAGES = ("ksivi", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "blackjax", "POT")
 
 
 class Folder:
-    """A folder of results: `records/` to keep and `trained/` to throw away."""
+    """A folder of results: `records/` to keep, and `trained/`, which can be deleted."""
 
     def __init__(self, path: Path):
         self.path = path
 
     def record(self, cell: Cell) -> dict[str, Any] | None:
-        """The finished record of a cell, if its spec is still the same."""
+        """The record of a cell, or None if there is none with the same spec."""
         path = self._path(cell, "records", "json")
         record = _read(path) if path.is_file() else None
         return record if record is not None and record["spec"] == plain(cell.spec) else None
 
-    def runs(self, cell: Cell) -> Runs | None:
-        """What an earlier training left, if it was the same training."""
+    def runs(self, cell: Cell) -> TrainedRuns | None:
+        """The trained runs of a cell, or None if there are none with the same spec."""
         path = self._path(cell, "trained", "safetensors")
-        note = path.with_suffix(".json")
+        spec = path.with_suffix(".json")
         try:
-            same = json.loads(note.read_text()) == plain(cell.training_spec)
+            same = json.loads(spec.read_text()) == plain(cell.training_spec)
             return archive.read(path) if same else None
-        except (OSError, ValueError):  # not there, or damaged: it is trained again
+        except (OSError, ValueError):  # missing or damaged: train again
             return None
 
-    def keep(self, cell: Cell, runs: Runs) -> None:
-        """Stores what training left. The note comes last, so that a file without one is not finished."""
+    def keep(self, cell: Cell, runs: TrainedRuns) -> None:
+        """Saves trained runs. The spec is written last, so a file without a spec is not complete."""
         path = self._path(cell, "trained", "safetensors")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)
@@ -50,15 +50,15 @@ class Folder:
         _write(self._path(cell, "records", "json"), record)
 
     def records(self) -> list[dict[str, Any]]:
-        """All finished records, in the order of their names."""
+        """All records, sorted by name."""
         return [_read(path) for path in sorted(self.path.glob("records/*/*.json"))]
 
     def _path(self, cell: Cell, kind: str, suffix: str) -> Path:
         return self.path / kind / cell.experiment / f"{cell.name}.{suffix}"
 
 
-def make_record(cell: Cell, runs: Runs, numbers: dict[str, Any], measuring: float) -> dict[str, Any]:
-    """The record of a cell that was measured in this process, whose packages it names."""
+def make_record(cell: Cell, runs: TrainedRuns, numbers: dict[str, Any], measuring: float) -> dict[str, Any]:
+    """The record of a cell that was measured in this process, with the versions of its packages."""
     return {
         "experiment": cell.experiment,
         "cell": cell.name,
@@ -99,19 +99,19 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """As it comes back from JSON."""
+    """The value after a round trip through JSON."""
     return json.loads(json.dumps(value))
 
 
 def _write(path: Path, value: Any) -> None:
-    """A line a key, short lists on one line."""
+    """Writes one line per key."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join(f" {json.dumps(key)}: {json.dumps(part)}" for key, part in value.items())
     _replace(path, ("{\n" + lines + "\n}\n").encode())
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all."""
+    """Writes a file completely or not at all."""
     draft = path.with_suffix(f".{os.getpid()}.tmp")
     draft.write_bytes(content)
     os.replace(draft, path)

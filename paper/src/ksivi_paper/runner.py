@@ -1,4 +1,4 @@
-"""The runner: every cell that has no record yet, one after another or on a cluster."""
+"""The runner: runs all cells that have no record yet, one after another or on a cluster."""
 
 import dataclasses
 import time
@@ -8,46 +8,46 @@ from typing import Any
 
 from ksivi.executors import Executor, Local, Lost
 
-from .cells import Cell, Runs
+from .cells import Cell, TrainedRuns
 from .records import Folder, make_record
 
-_TROUBLE = (ValueError, ImportError, RuntimeError, OSError)
+_ERRORS = (ValueError, ImportError, RuntimeError, OSError)
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
-    """How a cell ended: "kept" from before, "trained", "measured", "not trained", or why it could not run."""
+class CellOutcome:
+    """How a cell ended. `state` is "kept" (from before), "trained", "measured", "not trained" or "could not run: …"."""
 
     cell: Cell
     state: str
     seconds: float
 
 
-def run(
+def run_cells(
     cells: Iterable[Cell],
     folder: Folder,
     *,
     train: bool = True,
     measure: bool = True,
-    tell: Callable[[Outcome], None] = lambda outcome: None,
+    on_end: Callable[[CellOutcome], None] = lambda outcome: None,
     executor: Executor | None = None,
-) -> list[Outcome]:
-    """Finishes cells; a finished one is not run again, and neither is finished training.
+) -> list[CellOutcome]:
+    """Trains and measures cells. Whatever is finished already is not run again.
+
+    A cell whose data or packages are missing, or whose workers die, does not stop the others.
 
     **Arguments:**
 
-    - `train`, `measure`: whether to do that half. Training wants an accelerator and measuring does not, so that they
-        may be done on two machines; without training, cells that are not trained are passed over.
-    - `tell`: called after each cell.
-    - `executor`: where cells run; in this process unless given. Files are read and written in this process alone.
-
-    A cell whose data or packages are missing, or whose workers die, does not stop the others.
+    - `train`, `measure`: whether to train, and whether to measure. Only training needs an accelerator, so the two can
+        be done on different machines. With `train=False`, cells that are not trained yet are skipped.
+    - `on_end`: called after each cell.
+    - `executor`: where cells run. Default: in this process. Only this process reads and writes files.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[CellOutcome] = []
 
     def end(cell: Cell, state: str, seconds: float) -> None:
-        outcomes.append(Outcome(cell, state, seconds))
-        tell(outcomes[-1])
+        outcomes.append(CellOutcome(cell, state, seconds))
+        on_end(outcomes[-1])
 
     jobs = _jobs(cells, folder, train, measure, end)
     with closing((executor or Local()).run(_work, jobs, lambda job, message: None)) as parts:
@@ -63,10 +63,10 @@ def run(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What is left to do for a cell, and what it has been trained to already."""
+    """A cell with work left, and its trained runs if it has some."""
 
     cell: Cell
-    runs: Runs | None
+    runs: TrainedRuns | None
     measure: bool
 
     def __str__(self) -> str:
@@ -82,13 +82,13 @@ class _Ended:
 def _jobs(
     cells: Iterable[Cell], folder: Folder, train: bool, measure: bool, end: Callable[[Cell, str, float], None]
 ) -> Iterator[_Job]:
-    """The cells that have something left to do; the others end here."""
+    """Yields the cells that have work left. The others end here."""
     for cell in cells:
         began = time.perf_counter()
         try:
             kept = folder.record(cell) is not None
             runs = None if kept else folder.runs(cell)
-        except _TROUBLE as error:
+        except _ERRORS as error:
             end(cell, f"could not run: {error}", time.perf_counter() - began)
             continue
         if kept or (runs is None and not train) or (runs is not None and not measure):
@@ -98,8 +98,8 @@ def _jobs(
             yield _Job(cell, runs, measure)
 
 
-def _work(job: _Job, tell: Callable[[Any], Any]) -> Iterator[Runs | dict[str, Any] | _Ended]:
-    """What training leaves, where there was none, the record, and how it ended."""
+def _work(job: _Job, report: Callable[[Any], Any]) -> Iterator[TrainedRuns | dict[str, Any] | _Ended]:
+    """Yields the trained runs if they are new, then the record, then how the cell ended."""
     began, state = time.perf_counter(), "measured" if job.measure else "trained"
     try:
         runs = job.runs
@@ -108,19 +108,19 @@ def _work(job: _Job, tell: Callable[[Any], Any]) -> Iterator[Runs | dict[str, An
             yield runs
         if job.measure:
             yield _measured(job.cell, runs)
-    except _TROUBLE as error:
+    except _ERRORS as error:
         state = f"could not run: {error}"
     yield _Ended(state, time.perf_counter() - began)
 
 
-def _measured(cell: Cell, runs: Runs) -> dict[str, Any]:
+def _measured(cell: Cell, runs: TrainedRuns) -> dict[str, Any]:
     began = time.perf_counter()
     numbers = cell.measure(runs)
     return make_record(cell, runs, numbers, time.perf_counter() - began)
 
 
-def _keep(folder: Folder, cell: Cell, part: Runs | dict[str, Any]) -> None:
-    if isinstance(part, Runs):
+def _keep(folder: Folder, cell: Cell, part: TrainedRuns | dict[str, Any]) -> None:
+    if isinstance(part, TrainedRuns):
         folder.keep(cell, part)
     else:
         folder.finish(cell, part)

@@ -1,4 +1,4 @@
-"""Cells that train a semi-implicit family, or run particles or chains, and measure the draws."""
+"""Cells that train semi-implicit families, or run particles or chains."""
 
 import dataclasses
 import itertools
@@ -11,38 +11,38 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ksivi.comparison import Plan
+from ksivi.comparison import TrainingPlan
 from ksivi.families import Empirical
 from ksivi.methods import KSDD, MALA, MIED, SGLD, run
 from ksivi.results import Fit, Posterior
 from ksivi.training import Chunk
 
 from . import measures
-from .cells import Cell, Runs, Where, device, finished
+from .cells import Cell, ProblemSpec, TrainedRuns, device, finished
 
 _LONGEST_CHUNK = 1_000
 _POINTS = 200
-"""Of a loss curve."""
+"""Points of a loss curve."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Training(Cell):
-    """Runs of a plan for some seeds, at one learning rate or several, all at once.
+    """Runs of one plan with several seeds and one or more learning rates, all in one batch.
 
     **Attributes:**
 
-    - `seeds`: 0, …, seeds − 1, at each learning rate.
-    - `learning_rates`: several, in place of the plan's own.
-    - `snapshots`: steps at which posteriors are kept and measured, beside the last.
-    - `measured`: names out of `measures.MEASURES`, of every snapshot and the end.
-    - `at_end`: more such names, of the end alone.
-    - `shown`: names out of `measures.SHOWN`, of the first run.
+    - `seeds`: the number of seeds, 0, …, seeds − 1, for each learning rate.
+    - `learning_rates`: replace the learning rate of the plan.
+    - `snapshots`: steps at which posteriors are stored and measured, in addition to the last step.
+    - `measured`: names from `measures.MEASURES`, measured at every snapshot and at the end.
+    - `at_end`: more such names, measured at the end only.
+    - `shown`: names from `measures.SHOWN`, for the figures; from the first run.
     """
 
     experiment: str
     name: str
-    problem: Where
-    plan: Plan
+    problem: ProblemSpec
+    plan: TrainingPlan
     seeds: int
     learning_rates: tuple[float, ...] = ()
     snapshots: tuple[int, ...] = ()
@@ -51,40 +51,40 @@ class Training(Cell):
     shown: tuple[str, ...] = ()
 
     def runs(self) -> list[tuple[int, float]]:
-        """Seed and learning rate of every run."""
+        """The seed and the learning rate of every run."""
         rates = self.learning_rates or (self.plan.learning_rate,)
         return [(seed, rate) for rate, seed in itertools.product(rates, range(self.seeds))]
 
-    def train(self) -> Runs:
+    def train(self) -> TrainedRuns:
         began = time.perf_counter()
         seeds, rates = map(list, zip(*self.runs(), strict=True))
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-        keeper = _Keeper(self.snapshots)
+        kept = _Snapshots(self.snapshots)
         target = self.problem.make().target
-        options: dict[str, Any] = {"callbacks": [keeper], "chunk_size": self._chunk()}
+        options: dict[str, Any] = {"callbacks": [kept], "chunk_size": self._chunk()}
         fits = finished(self.plan.train(keys, target, learning_rate=jnp.asarray(rates), **options))
-        if keeper.steps != sorted(self.snapshots) and not all(fit.status.kind == "diverged" for fit in fits):
-            raise RuntimeError(f"snapshots were to be at {self.snapshots}, and are at {keeper.steps}")
-        posteriors = (*keeper.posteriors, tuple(fit.posterior for fit in fits))
-        steps = (*keeper.steps, self.plan.num_steps)
-        return Runs(
+        if kept.steps != sorted(self.snapshots) and not all(fit.status.kind == "diverged" for fit in fits):
+            raise RuntimeError(f"expected snapshots at steps {self.snapshots}, got snapshots at {kept.steps}")
+        posteriors = (*kept.posteriors, tuple(fit.posterior for fit in fits))
+        steps = (*kept.steps, self.plan.num_steps)
+        return TrainedRuns(
             posteriors,
             steps,
             tuple(str(fit.status) for fit in fits),
             _thinned_losses(fits, self.plan.num_steps),
             time.perf_counter() - began,
-            keeper.seconds_a_step(),
+            kept.seconds_a_step(),
             device(),
         )
 
     def _chunk(self) -> int:
-        """Steps between looks, so that every snapshot falls on one."""
+        """Steps per chunk, chosen so that every snapshot is at the end of a chunk."""
         if not self.snapshots:
             return _LONGEST_CHUNK
         common = math.gcd(self.plan.num_steps, *self.snapshots)
         return max(size for size in range(1, min(common, _LONGEST_CHUNK) + 1) if common % size == 0)
 
-    def measure(self, runs: Runs) -> dict[str, Any]:
+    def measure(self, runs: TrainedRuns) -> dict[str, Any]:
         rows = []
         for step, posteriors in zip(runs.steps, runs.posteriors, strict=True):
             for (seed, rate), posterior in zip(self.runs(), posteriors, strict=True):
@@ -102,11 +102,11 @@ class Training(Cell):
 
 @dataclasses.dataclass(frozen=True)
 class Sampling(Cell):
-    """Particles or chains by their name and options, once a seed."""
+    """Particles or chains, given by name and options; one run per seed."""
 
     experiment: str
     name: str
-    problem: Where
+    problem: ProblemSpec
     method: str
     options: tuple[tuple[str, Any], ...]
     num_points: int
@@ -114,16 +114,16 @@ class Sampling(Cell):
     measured: tuple[str, ...] = ("sliced-w2",)
     shown: tuple[str, ...] = ()
 
-    def train(self) -> Runs:
+    def train(self) -> TrainedRuns:
         began, problem = time.perf_counter(), self.problem.make()
         fits = finished([self._run(problem, seed) for seed in range(self.seeds)])
         posteriors = tuple(_last(fit.posterior, self.num_points) for fit in fits)
         seconds = fits[-1].cost.seconds / max(1, fits[-1].cost.steps)
         status = tuple(str(fit.status) for fit in fits)
         steps, wall = max(fit.cost.steps for fit in fits), time.perf_counter() - began
-        return Runs((posteriors,), (steps,), status, jnp.zeros((0, 0)), wall, seconds, device())
+        return TrainedRuns((posteriors,), (steps,), status, jnp.zeros((0, 0)), wall, seconds, device())
 
-    def measure(self, runs: Runs) -> dict[str, Any]:
+    def measure(self, runs: TrainedRuns) -> dict[str, Any]:
         rows = [
             {"seed": seed, **measures.measure(self.measured, self.problem, posterior)}
             for seed, posterior in enumerate(runs.posteriors[0])
@@ -147,36 +147,36 @@ _METHODS: dict[str, Any] = {
 
 
 def _last(posterior: Posterior, n: int) -> Posterior:
-    """The last n of the stored draws: one a chain."""
+    """A posterior of the last n stored draws: one draw per chain."""
     assert isinstance(posterior.family, Empirical)
     return dataclasses.replace(posterior, family=Empirical(posterior.family.points[-n:]))
 
 
-class _Keeper:
-    """Keeps posteriors at the snapshots, and the time of every look."""
+class _Snapshots:
+    """A callback that stores posteriors at the snapshots, and the time of every chunk."""
 
     def __init__(self, snapshots: tuple[int, ...]):
-        self.wanted = set(snapshots)
+        self.at = set(snapshots)
         self.steps: list[int] = []
         self.posteriors: list[tuple[Posterior, ...]] = []
-        self.looks: list[tuple[int, float]] = []
+        self.times: list[tuple[int, float]] = []
 
     def __call__(self, chunk: Chunk) -> None:
-        self.looks.append((chunk.step, chunk.seconds))
-        if chunk.step in self.wanted:
+        self.times.append((chunk.step, chunk.seconds))
+        if chunk.step in self.at:
             self.steps.append(chunk.step)
             self.posteriors.append(tuple(chunk.posteriors()))
 
     def seconds_a_step(self) -> float:
-        (first, began), (last, ended) = self.looks[0], self.looks[-1]
+        (first, began), (last, ended) = self.times[0], self.times[-1]
         return (ended - began) / (last - first) if last > first else ended / last
 
 
 def _thinned_losses(fits: list[Fit], num_steps: int):
-    """Mean losses over `_POINTS` stretches of the steps; a run that ended early has NaN after its end."""
+    """Mean losses over `_POINTS` intervals of the steps, with NaN after the end of a run that ended early."""
     losses = np.full((len(fits), num_steps), np.nan)
     for row, fit in zip(losses, fits, strict=True):
         values = fit.history["loss"][-num_steps:]
         row[: len(values)] = values
-    stretches = np.array_split(losses, min(_POINTS, num_steps), axis=1)
-    return jnp.asarray(np.stack([np.mean(part, axis=1) for part in stretches], axis=1), jnp.float32)
+    intervals = np.array_split(losses, min(_POINTS, num_steps), axis=1)
+    return jnp.asarray(np.stack([np.mean(part, axis=1) for part in intervals], axis=1), jnp.float32)

@@ -1,22 +1,31 @@
-"""The command line, a file a command. Results on stdout, everything else on stderr."""
+"""The command line: one file per command. Results go to stdout, everything else to stderr.
+
+Another package adds a command with an entry point in the group `ksivi.commands` that names a `typer.Typer`:
+
+```toml
+[project.entry-points."ksivi.commands"]
+paper = "ksivi_paper.cli:app"
+```
+"""
 
 from importlib.metadata import entry_points
 from typing import Annotated
 
 try:
-    import rich
+    import rich  # noqa: F401
     import typer
 except ImportError as error:
     raise SystemExit(f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})") from error
 
 from .. import __version__
+from .._core.checks import as_choice as as_choice
 from ._calibrate import calibrate
 from ._compare import compare
 from ._demo import demo
 from ._executors import ExecutorName as ExecutorName
 from ._executors import Scheduler as Scheduler
 from ._executors import Workers as Workers
-from ._executors import chosen_executor as chosen_executor
+from ._executors import make_executor as make_executor
 from ._fit import fit
 from ._report import report
 from ._resume import resume
@@ -27,9 +36,9 @@ from ._shared import fail as fail
 from ._shared import folder as folder
 from ._shared import notes as notes
 
-__all__ = ["app", "main", "rich"]
+__all__ = ["app", "main"]
 
-_HELP = """From a log density or a model to posterior draws, by kernel semi-implicit variational inference.
+_HELP = """Posterior draws from a log density or a model, by kernel semi-implicit variational inference.
 
 \b
 Examples: ksivi fit model.py:log_density --dim 3
@@ -45,32 +54,49 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for command in (fit, resume, sample, report, calibrate, demo, compare):
-    app.command()(command)
-for plugin in entry_points(group="ksivi.commands"):
-    app.add_typer(plugin.load(), name=plugin.name)
+for _command in (fit, resume, sample, report, calibrate, demo, compare):
+    app.command()(_command)
+
+
+def _add_plugins() -> None:
+    """Adds the commands of other packages. One that cannot be imported costs a line on stderr, and nothing else."""
+    for plugin in entry_points(group="ksivi.commands"):
+        try:
+            command = plugin.load()
+            if not isinstance(command, typer.Typer):
+                raise TypeError(f"expected a typer.Typer, got {command!r}")
+            app.add_typer(command, name=plugin.name)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            message = f"the command {plugin.name} ({plugin.value}) could not be loaded: {reason}"
+            notes.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+_add_plugins()
 
 
 def main() -> None:
-    """Runs the command line; bad input is one clear line and exit code 2."""
+    """Runs the command line. Bad input gives one clear line and the exit code 2."""
     try:
         app()
     except (ValueError, ImportError, OSError, MemoryError, OverflowError) as error:
         fail(error, BAD_INPUT)
-    except RuntimeError as error:  # of JAX, where memory runs out
+    except RuntimeError as error:  # from JAX, when memory is exhausted
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         fail(error, BAD_INPUT)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         typer.echo(f"ksivi {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     """Options before any command."""

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from .._core.checks import as_choice, as_count
 from ..executors import send_modules_of
-from ._executors import ExecutorName, Scheduler, Workers, chosen_executor
+from ._executors import ExecutorName, Scheduler, Workers, make_executor
 from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
@@ -22,22 +22,22 @@ def compare(
         str,
         typer.Argument(help="banana, multimodal, x-shaped, student-t, waveform, diffusion, or model.py:log_density."),
     ],
-    methods: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
-    dim: Annotated[int | None, typer.Option(help="Coordinates of the diffusion, or of your own log density.")] = None,
+    methods: Annotated[str, typer.Option(help="Names of methods, separated by commas, or all.")] = "all",
+    dim: Annotated[int | None, typer.Option(help="Dimension of the diffusion, or of your own log density.")] = None,
     data: Annotated[Path | None, typer.Option(help="The authors' waveform.mat, or waveform.data.")] = None,
-    preset: Annotated[str, typer.Option(help="short, or paper for the paper's settings.")] = "short",
-    seed: Annotated[int, typer.Option(help="Seed of the methods' randomness.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("compare"),
+    preset: Annotated[str, typer.Option(help="short, demo, or paper for the paper's settings.")] = "short",
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("compare"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
     executor: ExecutorName = "local",
     workers: Workers = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Run methods side by side on a problem, and measure how far their draws are from the truth.
+    """Run several methods on one problem, and measure the distance of their draws to the truth.
 
-    The truth is an exact sampler where there is one, and otherwise NUTS, whose draws are made once and kept on disk;
-    where NUTS cannot vouch for them there is no comparison, and the exit code is 3. A method that fails is a result:
-    its status is in the table.
+    The truth comes from an exact sampler, if there is one, and otherwise from NUTS, whose draws are cached on disk. If
+    the draws of NUTS fail its checks, there is no comparison, and the exit code is 3. A method that fails is a result:
+    the table shows its status.
 
     Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
 
@@ -52,7 +52,7 @@ def compare(
     from .. import comparison
 
     require_seed(seed)
-    place = chosen_executor(executor, workers, scheduler)
+    where = make_executor(executor, workers, scheduler)
     as_choice(preset, "--preset", comparison.PRESETS)
     names = _method_names(methods, comparison.METHODS)
     chosen = _problem(problem, dim, data)
@@ -64,10 +64,11 @@ def compare(
     done: list = []
     interrupted = False
     try:
-        with place:
+        with where:
             truth = comparison.know_truth(truth_key, chosen)
             watch = lambda name: [bars[name]]  # noqa: E731
-            for result in comparison.compare(key, chosen, truth, names, preset=preset, callbacks=watch, executor=place):
+            options = {"preset": preset, "callbacks": watch, "executor": where}
+            for result in comparison.compare(key, chosen, truth, names, **options):
                 done.append(result)
                 interrupted = result.status.kind == "interrupted"
     except RuntimeError as error:
@@ -78,37 +79,37 @@ def compare(
         bars[names[0]].close()
     if done:
         done.sort(key=lambda result: names.index(result.name))
-        _show_comparison(chosen, truth, done, figure, as_json)
+        _show(chosen, truth, done, figure, as_json)
     raise typer.Exit(INTERRUPTED if interrupted else 0)
 
 
 def _bars(names: list[str]) -> dict:
-    """A bar a method, all on one display."""
+    """One progress bar per method, all on one display."""
     from ..training import ProgressBar
 
     first = ProgressBar(f"{names[0]:<8}")
     return {names[0]: first, **{name: ProgressBar(f"{name:<8}", beside=first) for name in names[1:]}}
 
 
-def _show_comparison(problem, truth, done: list, figure: Path, as_json: bool) -> None:
+def _show(problem, truth, done: list, figure: Path, as_json: bool) -> None:
     from ..report import methods_and_truth
 
     panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None]
     if panels:
         methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
-    record = _comparison_record(problem.name, truth, done)
-    figure.with_suffix(".json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    found = _as_json(problem.name, truth, done)
+    figure.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(json.dumps(record))
+        typer.echo(json.dumps(found))
         return
-    Console().print(_comparison_table(problem.name, truth, done))
+    Console().print(_as_table(problem.name, truth, done))
     for result in (r for r in done if r.status.kind not in ("step limit", "converged")):
         notes.print(f"{result.name}: {result.status}", highlight=False, markup=False)
     notes.print(f"figure: {figure}", highlight=False)
 
 
 def newest_comparison(place: Path) -> Path | None:
-    """The record of a comparison in a folder, unless a newer one of a fit is there."""
+    """The newest comparison in a folder, or None if the folder has none or a newer fit."""
     for path in sorted(place.glob("*.json"), key=lambda path: -path.stat().st_mtime):
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
@@ -122,7 +123,7 @@ def newest_comparison(place: Path) -> Path | None:
 
 
 def read_comparison(path: Path) -> tuple[dict, Path | None]:
-    """A comparison, and its figure."""
+    """The numbers of a comparison, and its figure."""
     figure = path.with_suffix(".png")
     return json.loads(path.read_text(encoding="utf-8")), figure if figure.is_file() else None
 
@@ -137,26 +138,19 @@ def _method_names(methods: str, known: tuple[str, ...]) -> list[str]:
 def _problem(name: str, dim: int | None, data: Path | None):
     from .. import problems
 
-    fixed = {
-        "banana": problems.banana,
-        "multimodal": problems.multimodal,
-        "x-shaped": problems.x_shaped,
-        "student-t": problems.student_t,
-        "waveform": lambda: problems.waveform(data),
-    }
     if data is not None and name != "waveform":
-        raise ValueError(f"--data is for waveform alone, got {data} for {name}")
-    if name in fixed:
-        if dim is not None:
-            raise ValueError(f"--dim is for diffusion or your own log density, got {dim} for {name}")
-        return fixed[name]()
+        raise ValueError(f"--data is only for waveform, got {data} for {name}")
     if name == "diffusion":
         return problems.diffusion(100 if dim is None else as_count(dim, "--dim", minimum=5))
+    if name in problems.BY_NAME:
+        if dim is not None:
+            raise ValueError(f"--dim is for diffusion or your own log density, got {dim} for {name}")
+        return problems.waveform(data) if name == "waveform" else problems.BY_NAME[name]()
     if ":" not in name:
-        known = ", ".join([*fixed, "diffusion"])
+        known = ", ".join(problems.BY_NAME)
         raise ValueError(f"PROBLEM must be one of {known}, or FILE.py:FUNCTION, got {name!r}")
     if dim is None:
-        raise ValueError(f"--dim must say how many coordinates {name} takes, got none")
+        raise ValueError(f"--dim must be the dimension of {name}, got none")
     return problems.from_file(name, as_count(dim, "--dim"))
 
 
@@ -164,7 +158,7 @@ def _as_file_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name)
 
 
-def _comparison_table(problem: str, truth, done: list) -> Table:
+def _as_table(problem: str, truth, done: list) -> Table:
     title = f"{problem}: sliced W₂ to the truth\n(floor, truth against truth: {truth.floor:.3g} ± {truth.floor_sd:.1g})"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("method", no_wrap=True)
@@ -178,7 +172,7 @@ def _comparison_table(problem: str, truth, done: list) -> Table:
     return table
 
 
-def _comparison_record(problem: str, truth, done: list) -> dict:
+def _as_json(problem: str, truth, done: list) -> dict:
     methods = {
         r.name: {
             "status": str(r.status),

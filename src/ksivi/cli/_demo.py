@@ -15,39 +15,37 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
 
 
 def demo(
-    steps: Annotated[int | None, typer.Option(help="Training steps for each toy; 15,000 unless given.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of all randomness.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="Training steps for each problem. Default: 15,000.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
     target: Annotated[str, typer.Option(help="banana, multimodal, x-shaped, or all.")] = "all",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
 ) -> None:
-    """Fit the paper's three toys, compare with exact draws, and draw them.
+    """Fit the paper's three toy problems, compare the draws with exact draws, and plot them.
 
     \b
     Example: ksivi demo --target banana --steps 5000
     """
-    from ..comparison import _demo as demonstration
+    from ..comparison import DEMO_PROBLEMS, demonstrate
     from ..report import draws_and_contours
     from ..training import ProgressBar
 
-    steps = demonstration.STEPS if steps is None else as_count(steps, "--steps")
+    steps = None if steps is None else as_count(steps, "--steps")
     require_seed(seed)
-    as_choice(target, "--target", ("all", *demonstration.TOYS))
+    as_choice(target, "--target", ("all", *DEMO_PROBLEMS))
     figure = folder(out) / "toys.png"
     began, shown = time.perf_counter(), []
-    for name in demonstration.TOYS if target == "all" else (target,):
-        problem = demonstration.TOYS[name]()
+    for name in DEMO_PROBLEMS if target == "all" else (target,):
         bar = ProgressBar(f"{name:<10}")
         try:
-            fit = demonstration.fit_toy(seed, problem, steps, [bar])
+            shown.append(demonstrate(name, seed, steps, [bar]))
         finally:
             bar.close()
-        shown.append(demonstration.compare(seed, problem, fit))
-        if fit.status.kind == "interrupted":
+        if shown[-1].fit.status.kind == "interrupted":
             break
     draws_and_contours(figure, [(s.problem.name, s.problem.target, s.draws, s.truth) for s in shown])
     if as_json:
-        typer.echo(json.dumps(_as_record(shown, figure, time.perf_counter() - began)))
+        typer.echo(json.dumps(_as_json(shown, figure, time.perf_counter() - began)))
     else:
         Console().print(_as_table(shown))
         notes.print(f"figure: {figure}   total: {time.perf_counter() - began:.0f} s", highlight=False)
@@ -55,7 +53,7 @@ def demo(
 
 
 def _as_table(shown: list) -> Table:
-    title = "KSIVI on the paper's toys (floor: exact draws against exact draws)"
+    title = "KSIVI on the paper's toy problems (floor: exact draws against exact draws)"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("problem", no_wrap=True)
     for name in ("KL(q‖p)", "MMD", "floor", "sliced W₂", "floor", "s"):
@@ -67,7 +65,7 @@ def _as_table(shown: list) -> Table:
     return table
 
 
-def _as_record(shown: list, figure: Path, seconds: float) -> dict:
+def _as_json(shown: list, figure: Path, seconds: float) -> dict:
     runs = {
         s.problem.name: {
             "status": str(s.fit.status),

@@ -1,4 +1,4 @@
-"""Where the tasks of a command run: `--executor`, `--workers`, `--scheduler`."""
+"""The options `--executor`, `--workers` and `--scheduler`: where the tasks of a command run."""
 
 import logging
 import os
@@ -11,36 +11,38 @@ from ..executors import Dask, Executor, Local, environment
 from ._shared import notes
 
 ExecutorName = Annotated[
-    str, typer.Option("--executor", help="local: one after another; dask: on several processes or machines at once.")
+    str,
+    typer.Option("--executor", help="local: one after another. dask: in parallel, on processes or machines."),
 ]
-Workers = Annotated[int | None, typer.Option(help="Processes that dask starts on this machine; 2 unless given.")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes that dask starts on this machine. Default: 2.")]
 Scheduler = Annotated[
-    str | None, typer.Option(help="tcp://HOST:PORT of a running Dask scheduler, whose workers dask is to use.")
+    str | None, typer.Option(help="Address tcp://HOST:PORT of a running Dask scheduler to use instead.")
 ]
 
 _DEFAULT_WORKERS = 2
 _PROTOCOLS = ("tcp", "tls", "ucx", "ws", "wss")
 
 
-def chosen_executor(name: str, workers: int | None, scheduler: str | None) -> Executor:
-    """The executor that the options describe. To be called before JAX starts."""
+def make_executor(name: str, workers: int | None, scheduler: str | None) -> Executor:
+    """The executor that the options describe. Call it before JAX starts."""
     as_choice(name, "--executor", ("local", "dask"))
     if name == "local":
         for option, value in (("--workers", workers), ("--scheduler", scheduler)):
             if value is not None:
-                raise ValueError(f"{option} is for --executor dask, got {value} for --executor local")
+                raise ValueError(f"{option} needs --executor dask, got {value} with --executor local")
         return Local()
     if workers is not None and scheduler is not None:
-        raise ValueError(f"--workers are started where there is no --scheduler, got {workers} and {scheduler}")
+        raise ValueError(f"--workers and --scheduler exclude each other, got {workers} and {scheduler}")
     count = as_count(_DEFAULT_WORKERS if workers is None else workers, "--workers")
-    address = None if scheduler is None else _address(scheduler)
+    address = None if scheduler is None else _as_address(scheduler)
     executor = Dask(count, address, lambda sentence: notes.print(sentence, highlight=False, markup=False))
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # its errors are raised too, and told in a line
+    # Its errors are also raised, and the command line prints those in one line.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     os.environ.update(environment())  # this process computes too, and shares the device with its workers
     return executor
 
 
-def _address(scheduler: str) -> str:
+def _as_address(scheduler: str) -> str:
     protocol, found, place = scheduler.partition("://")
     host, _, port = place.rpartition(":")
     if not found or protocol not in _PROTOCOLS or not host or not port.isdigit():

@@ -1,23 +1,18 @@
-"""Methods side by side on one problem: the recipes, and the distances to the truth."""
+"""Methods side by side on one problem: the table of their settings, and the distances of their draws to the truth."""
 
-from . import _recipes as recipes
-from ._compare import Compared, Truth, compare, know_truth, redraw, sliced_distances
-from ._plans import Method, Plan
-from ._recipes import METHODS, PRESETS, Recipe, paper_plan, recipe
+from ._compare import MethodResult as MethodResult
+from ._compare import Truth, compare, know_truth
+from ._compare import redraw as redraw
+from ._compare import sliced_distances as sliced_distances
+from ._demo import DEMO_PROBLEMS as DEMO_PROBLEMS
+from ._demo import Demonstration as Demonstration
+from ._demo import demonstrate as demonstrate
+from ._plans import SamplingPlan as SamplingPlan
+from ._plans import TrainedMethod as TrainedMethod
+from ._plans import TrainingPlan as TrainingPlan
+from ._table import METHODS
+from ._table import PRESETS as PRESETS
+from ._table import plan_for as plan_for
+from ._table import training_plan as training_plan
 
-__all__ = [
-    "METHODS",
-    "PRESETS",
-    "Compared",
-    "Method",
-    "Plan",
-    "Recipe",
-    "Truth",
-    "compare",
-    "know_truth",
-    "paper_plan",
-    "recipe",
-    "recipes",
-    "redraw",
-    "sliced_distances",
-]
+__all__ = ["METHODS", "Truth", "compare", "know_truth"]

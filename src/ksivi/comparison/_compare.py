@@ -1,4 +1,4 @@
-"""Distances of methods to the truth of a problem."""
+"""Distances between the draws of methods and the truth of a problem."""
 
 import dataclasses
 import math
@@ -11,24 +11,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core.checks import as_single_key
+from .._core.checks import as_choice, as_single_key
 from ..executors import Executor, Local, Lost
 from ..metrics import sliced_wasserstein
 from ..problems import AbstractProblem
 from ..results import Cost, Posterior, Status
 from ..training import Callback, Chunk, told_to_stop
-from ._recipes import METHODS, recipe
+from ._table import METHODS, PRESETS, plan_for
 
 _NUM_COMPARED = 1_000
 _REDRAWS = 5
-"""Distances are means over so many pairs of samples: one pair alone is noisy, most of all with heavy tails."""
+"""Distances are means over this many pairs of samples. One pair alone is noisy, most of all with heavy tails."""
 
 Blocks = Float[Array, "r n d"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Truth:
-    """Blocks of draws of the truth, and the sliced W₂ between such blocks: its mean and sd."""
+    """Blocks of draws of the truth, and the floor: mean and sd of the sliced W₂ between such blocks."""
 
     blocks: Blocks
     floor: float
@@ -36,8 +36,8 @@ class Truth:
 
 
 @dataclasses.dataclass(frozen=True)
-class Compared:
-    """A method, how it ended and what it cost, some of its draws (None if it could not run), and their distance."""
+class MethodResult:
+    """The result of one method: its status and cost, some draws (None if it could not run), and their distance."""
 
     name: str
     status: Status
@@ -47,7 +47,7 @@ class Compared:
 
 
 def know_truth(key: PRNGKeyArray, problem: AbstractProblem, redraws: int = _REDRAWS) -> Truth:
-    """Draws of the truth, and how far such draws are from one another: no method can be expected below that."""
+    """Draws of the truth, and the distances between such draws. No method can be expected to have a smaller one."""
     draw_key, metric_key = jax.random.split(as_single_key(key))
     blocks = problem.reference(draw_key, redraws * _NUM_COMPARED).reshape(redraws, _NUM_COMPARED, -1)
     floors = sliced_distances(metric_key, jnp.roll(blocks, 1, axis=0), blocks)
@@ -55,12 +55,12 @@ def know_truth(key: PRNGKeyArray, problem: AbstractProblem, redraws: int = _REDR
 
 
 def redraw(key: PRNGKeyArray, sample: Callable[[PRNGKeyArray, int], Float[Array, "n d"]], redraws: int) -> Blocks:
-    """Blocks of draws of a sampler."""
+    """Blocks of draws from a sampler."""
     return jnp.stack([sample(k, _NUM_COMPARED) for k in jax.random.split(key, redraws)])
 
 
 def sliced_distances(key: PRNGKeyArray, samples: Blocks, blocks: Blocks, p: int = 2) -> list[float]:
-    """Sliced W_p, block by block; infinite where a sample is not finite."""
+    """Sliced W_p for each pair of blocks; infinite where a sample is not finite."""
     keys = jax.random.split(key, len(blocks))
     finite = jnp.isfinite(samples).all(axis=(1, 2))
     return [
@@ -78,20 +78,21 @@ def compare(
     preset: str = "short",
     callbacks: Callable[[str], Sequence[Callback]] = lambda name: (),
     executor: Executor | None = None,
-) -> Iterator[Compared]:
-    """Runs methods, yields each when it has ended, and stops after one that was interrupted.
+) -> Iterator[MethodResult]:
+    """Runs methods on a problem, and yields the result of each when it ends. Stops after an interrupted method.
 
     **Arguments:**
 
-    - `methods`: names out of `METHODS`.
-    - `preset`: "short", or "paper" for the paper's settings.
-    - `callbacks`: name ↦ callbacks of that method's run. They see how far it is, and no posteriors, which may be
-        elsewhere; their answers are heard where the run is in this process.
-    - `executor`: where methods run; in this process, one after another, unless given.
+    - `methods`: names from `METHODS`.
+    - `preset`: "short", "demo", or "paper" for the paper's settings.
+    - `callbacks`: a function from the name of a method to the callbacks of its run. The callbacks see the progress but
+        no posteriors, because the run may be in another process. A callback can stop only a run in this process.
+    - `executor`: where methods run. Default: in this process, one after another.
     """
-    heard = lambda name, chunk: told_to_stop(callbacks(name), chunk)  # noqa: E731
-    task = _Match(key, problem, truth, preset)
-    with closing((executor or Local()).run(task, methods, heard)) as results:
+    as_choice(preset, "preset", PRESETS)
+    listen = lambda name, chunk: told_to_stop(callbacks(name), chunk)  # noqa: E731
+    task = _MethodTask(key, problem, truth, preset)
+    with closing((executor or Local()).run(task, methods, listen)) as results:
         for name, result in results:
             found = _could_not_run(name, result.reason) if isinstance(result, Lost) else result
             yield found
@@ -100,31 +101,31 @@ def compare(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Match:
-    """A method against the truth of a problem, as a task."""
+class _MethodTask:
+    """The task of an executor: runs one method, and measures its distance to the truth."""
 
     key: PRNGKeyArray
     problem: AbstractProblem
     truth: Truth
     preset: str
 
-    def __call__(self, name: str, tell: Callable[[Chunk], Any]) -> Iterator[Compared]:
-        # A method's key depends on its name, so that it does the same in any company.
+    def __call__(self, name: str, report: Callable[[Chunk], Any]) -> Iterator[MethodResult]:
+        # The key of a method depends on its name, so its result does not depend on the other methods.
         run_key, draw_key, metric_key = jax.random.split(jax.random.fold_in(self.key, METHODS.index(name)), 3)
-        watch = lambda chunk: tell(dataclasses.replace(chunk, posteriors=_elsewhere))  # noqa: E731
+        watch = lambda chunk: report(dataclasses.replace(chunk, posteriors=_no_posteriors))  # noqa: E731
         try:
-            fit = recipe(name, self.problem, self.preset).fit(run_key, self.problem, [watch])
+            fit = plan_for(name, self.problem, self.preset).fit(run_key, self.problem, [watch])
         except ValueError as error:
             yield _could_not_run(name, str(error))
             return
         samples = redraw(draw_key, fit.posterior.sample, len(self.truth.blocks))
         distance = float(np.mean(sliced_distances(metric_key, samples, self.truth.blocks)))
-        yield Compared(name, fit.status, fit.cost, np.asarray(samples[0]), distance)
+        yield MethodResult(name, fit.status, fit.cost, np.asarray(samples[0]), distance)
 
 
-def _could_not_run(name: str, reason: str) -> Compared:
-    return Compared(name, Status("not trusted", f"it could not run: {reason}"), Cost(0.0, 0, 0), None, math.inf)
+def _could_not_run(name: str, reason: str) -> MethodResult:
+    return MethodResult(name, Status("not trusted", f"it could not run: {reason}"), Cost(0.0, 0, 0), None, math.inf)
 
 
-def _elsewhere() -> list[Posterior]:
-    raise RuntimeError("callbacks of a comparison see no posteriors: their run may be in another process")
+def _no_posteriors() -> list[Posterior]:
+    raise RuntimeError("callbacks of a comparison cannot read posteriors: the run may be in another process")

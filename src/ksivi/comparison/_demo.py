@@ -1,64 +1,39 @@
-"""The demonstration behind `ksivi demo`: KSIVI on the paper's three toys."""
+"""The demonstration behind `ksivi demo`: KSIVI on the paper's three toys, with the preset "demo"."""
 
 import dataclasses
 from collections.abc import Sequence
 
 import jax
 import numpy as np
-import optax
 
 from .. import metrics, problems
-from ..families import SemiImplicit
-from ..kernels import IMQ, Gaussian
-from ..objectives import KSIVI, Annealing
 from ..results import Fit
 from ..training import Callback, train
+from ._table import training_plan
 
-TOYS = {"banana": problems.banana, "multimodal": problems.multimodal, "x-shaped": problems.x_shaped}
-STEPS = 15_000
+DEMO_PROBLEMS = ("banana", "multimodal", "x-shaped")
 
 _NUM_DRAWS = 100_000
 _NUM_COMPARED = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
-class Shown:
-    """One toy, its fit, and what is worth seeing of it."""
+class Demonstration:
+    """A toy, its fit, draws of the fit and exact draws, and the distances between them."""
 
-    problem: problems.Toy
+    problem: problems.AbstractProblem
     fit: Fit
     draws: np.ndarray
     truth: np.ndarray
     distances: dict[str, float]
 
 
-def fit_toy(seed: int, problem: problems.Toy, num_steps: int, callbacks: Sequence[Callback] = ()) -> Fit:
-    """KSIVI with smaller batches and fewer steps than the paper's, and a cosine schedule to make up for it."""
-    family_key, train_key = jax.random.split(jax.random.key(seed))
-    objective = KSIVI(
-        IMQ() if problem.name == "multimodal" else Gaussian(),
-        num_samples=100,
-        # Where mass lies apart, annealing keeps the start from settling on one part of it.
-        annealing=None if problem.name == "banana" else Annealing(start=0.1, horizon=num_steps / 2),
-    )
-    family = SemiImplicit.mlp(family_key, dim=2, mixing_dim=3, log_var=-1.386 if problem.name == "banana" else 0.0)
-    optimizer = optax.adam(optax.cosine_decay_schedule(2e-3, num_steps), b2=0.99)
-    fit = train(
-        train_key,
-        problem.target,
-        family,
-        objective,
-        optimizer=optimizer,
-        num_steps=num_steps,
-        callbacks=callbacks,
-        progress=False,
-    )
-    assert isinstance(fit, Fit)
-    return fit
-
-
-def compare(seed: int, problem: problems.Toy, fit: Fit) -> Shown:
-    """Distances of the draws to exact ones, and of exact draws among themselves: the floor."""
+def demonstrate(
+    name: str, seed: int, num_steps: int | None = None, callbacks: Sequence[Callback] = ()
+) -> Demonstration:
+    """Trains KSIVI on one of `DEMO_PROBLEMS`, and measures its draws."""
+    problem = problems.BY_NAME[name]()
+    fit = _fit(problem, seed, num_steps, callbacks)
     keys = jax.random.split(jax.random.key(seed + 1), 4)
     draws = fit.posterior.sample(keys[0], _NUM_DRAWS)
     truth, other = problem.reference(keys[1], _NUM_DRAWS), problem.reference(keys[2], _NUM_COMPARED)
@@ -70,4 +45,15 @@ def compare(seed: int, problem: problems.Toy, fit: Fit) -> Shown:
         "sliced_wasserstein": metrics.sliced_wasserstein(keys[3], q, p),
         "sliced_wasserstein_floor": metrics.sliced_wasserstein(keys[3], other, p),
     }
-    return Shown(problem, fit, np.asarray(draws), np.asarray(truth), distances)
+    return Demonstration(problem, fit, np.asarray(draws), np.asarray(truth), distances)
+
+
+def _fit(problem: problems.AbstractProblem, seed: int, num_steps: int | None, callbacks: Sequence[Callback]) -> Fit:
+    plan = training_plan("ksivi", problem.name, problem.target.dim, "demo")
+    plan = plan if num_steps is None else plan.replace(num_steps=num_steps)
+    family_key, train_key = jax.random.split(jax.random.key(seed))
+    family, optimizer = plan.family(family_key, problem.target.dim), plan.optimizer(plan.learning_rate)
+    options = {"optimizer": optimizer, "num_steps": plan.num_steps, "callbacks": callbacks, "progress": False}
+    fit = train(train_key, problem.target, family, plan.objective(), **options)
+    assert isinstance(fit, Fit)
+    return fit

@@ -1,39 +1,56 @@
-"""A semi-implicit run in plain values, so that it can be compared, varied and written down."""
+"""All settings of a run as plain values, so that a run can be compared, varied and written to a file."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, Literal
 
+import jax
 import optax
-from jaxtyping import Array, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..families import SemiImplicit, groups
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, Riesz
+from ..methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, AbstractMethod, run
 from ..objectives import KSIVI, SIVI, SIVISM, UIVI, AbstractObjective, Annealing, Decay
+from ..problems import AbstractProblem
+from ..results import Fit
 from ..targets import Target
-from ..training import train
+from ..training import Callback, train
 
-Method = Literal["ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi"]
+TrainedMethod = Literal["ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi"]
 KERNELS: dict[str, type[AbstractKernel]] = {"gaussian": Gaussian, "imq": IMQ, "riesz": Riesz}
+SAMPLERS: dict[str, tuple[type[AbstractMethod], str]] = {
+    "svgd": (SVGD, "num_particles"),
+    "ksdd": (KSDD, "num_particles"),
+    "mied": (MIED, "num_particles"),
+    "sgld": (SGLD, "num_chains"),
+    "mala": (MALA, "num_chains"),
+    "nuts": (NUTS, "num_chains"),
+}
+"""For each name, the class of the method, and the argument that sets the number of points."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
-    """What settles a semi-implicit run but for its target and key.
+class TrainingPlan:
+    """All settings of the training of a semi-implicit family. Only the target and the key are missing.
 
     **Attributes:**
 
-    - `annealed`: the paper's annealing, over the first half of the steps.
-    - `learning_rate`, `scale_rate`: of Adam for μ, and for σ as a multiple of it.
-    - `decay_every`: steps after which the rate is multiplied by 0.9; a cosine to 0 where there are none.
-    - `clip`: the norm at which gradients are cut.
-    - `ema`: the decay of the average that the posterior uses.
-    - `kernel`, `detached`, `log_density_weight`, `log_density_share`, `inverse_covariance`, `shared_rows`: KSIVI's;
-        detached is the bandwidth, whose gradient does not flow; the share is of the steps, after which the weight ends.
-    - `num_mixing`: SIVI's K.
-    - `critic_hidden`, `critic_rate`, `critic_warm_up`, `score_term`: SIVI-SM's; the last is its decaying extra term.
+    - `annealed`: whether to use the paper's annealing, over the first half of the steps.
+    - `learning_rate`: Adam's learning rate for μ.
+    - `scale_rate`: the learning rate for σ, as a multiple of `learning_rate`.
+    - `decay_every`: the learning rate is multiplied by 0.9 after this many steps. None: it follows a cosine to 0.
+    - `clip`: the largest norm of a gradient; larger gradients are scaled down to it.
+    - `ema`: decay of the moving average of the parameters that the posterior uses.
+    - `kernel`, `log_density_weight`, `inverse_covariance`, `shared_rows`: of KSIVI.
+    - `detached`: whether no gradient flows through KSIVI's median bandwidth.
+    - `log_density_share`: the share of the steps after which KSIVI's `log_density_weight` has fallen to 0.
+    - `num_mixing`: K of SIVI.
+    - `critic_hidden`, `critic_rate`, `critic_warm_up`: of SIVI-SM's critic.
+    - `score_term`: whether SIVI-SM has its decaying extra term.
     """
 
-    method: Method
+    method: TrainedMethod
     num_samples: int
     num_steps: int
     mixing_dim: int
@@ -59,9 +76,13 @@ class Plan:
     critic_warm_up: int = 0
     score_term: bool = False
 
-    def but(self, **changes: Any) -> "Plan":
+    def replace(self, **changes: Any) -> "TrainingPlan":
         """The same plan with some values changed."""
         return dataclasses.replace(self, **changes)
+
+    def fit(self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()) -> Fit:
+        """Trains on the target of a problem."""
+        return self.train(key, problem.target, callbacks=callbacks)
 
     def train(
         self,
@@ -74,11 +95,13 @@ class Plan:
         num_steps: int | None = None,
         **options,
     ):
-        """Runs it, for one key or a batch, whose targets, rates, starts and objectives may be of their own.
+        """Calls `ksivi.train` for one key or a batch of keys.
+
+        With a batch, `target`, `learning_rate`, `start` and `objective` may have one entry per key.
 
         **Arguments:**
 
-        - `num_steps`: to stop earlier on the same schedule.
+        - `num_steps`: stops earlier, on the same schedule.
         """
         dim = target[0].dim if isinstance(target, list) else target.dim
         return train(
@@ -99,8 +122,8 @@ class Plan:
             key, dim, self.mixing_dim, self.hidden, log_var=self.log_var, min_log_var=self.min_log_var
         )
 
-    def optimizer(self, rate: Scalar) -> optax.GradientTransformation:
-        """Adam with a learning rate for μ, and its multiple for σ."""
+    def optimizer(self, rate: Scalar | float) -> optax.GradientTransformation:
+        """Adam with one learning rate for μ, and its multiple for σ."""
         adam = self._adam(rate)
         if self.scale_rate != 1:
             adam = optax.partition({"mean": adam, "scale": self._adam(self.scale_rate * rate)}, groups)
@@ -136,9 +159,38 @@ class Plan:
             shared_rows=self.shared_rows,
         )
 
-    def _adam(self, rate: Scalar) -> optax.GradientTransformation:
+    def _adam(self, rate: Scalar | float) -> optax.GradientTransformation:
         if self.decay_every is None:
             schedule = optax.cosine_decay_schedule(rate, self.num_steps)
         else:
             schedule = optax.exponential_decay(rate, self.decay_every, 0.9, staircase=True)
         return optax.adam(schedule, b2=self.b2)
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingPlan:
+    """All settings of a run of particles or chains. Only the problem and the key are missing.
+
+    **Attributes:**
+
+    - `num_points`: the number of particles or chains.
+    - `options`: more arguments of the method's class, by name.
+    """
+
+    method: str
+    num_points: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def fit(self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()) -> Fit:
+        """Runs the method from the starting points of a problem."""
+        start_key, run_key = jax.random.split(key)
+        method = self.method_from(problem.start(start_key, self.num_points))
+        return run(run_key, problem.target, method, callbacks=callbacks, progress=False)
+
+    def method_from(self, start: Float[Array, "n d"]) -> AbstractMethod:
+        """The method with these starting points."""
+        method, count = SAMPLERS[self.method]
+        return method(**{count: self.num_points}, start=start, **dict(self.options))
+
+
+Plan = TrainingPlan | SamplingPlan

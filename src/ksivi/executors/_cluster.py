@@ -1,4 +1,4 @@
-"""Tasks on a Dask cluster: one of this machine's processes, or one that is there already."""
+"""Tasks on a Dask cluster: new processes on this machine, or a cluster that is already running."""
 
 import contextlib
 import itertools
@@ -19,21 +19,20 @@ from . import _worker as worker
 from ._executor import Executor, Item, Lost, Part, Task
 
 _LOOK_S = 5.0
-"""How often to look for workers that have joined."""
+"""Seconds between checks for workers that have joined."""
 _JOIN_S = 10.0
 
 
 class Dask(Executor):
-    """A task a worker at a time, on a Dask cluster. Tasks of a worker that dies are run again, on another.
+    """Runs tasks on a Dask cluster, one task per worker. If a worker dies, its task runs again on another worker.
 
-    Tasks of a worker's queue are suspected with the one that killed it, so nothing waits there: items are handed out
-    when workers are free. A task that several workers have died of (Dask's setting `allowed-failures`, 3, and one
-    more) ends as `Lost`.
+    When a worker dies, Dask blames all tasks in its queue. So no task is queued: an item is sent when a worker is free.
+    A task that kills more workers than Dask's setting `allowed-failures` (3) ends as `Lost`.
 
     **Arguments:**
 
-    - `workers`: how many processes of this machine, with one thread each.
-    - `scheduler`: in place of them, the address of a scheduler that has workers.
+    - `workers`: the number of processes to start on this machine, with one thread each.
+    - `scheduler`: the address of a running scheduler, to use its workers instead.
     - `note`: called with a sentence when a worker dies.
     """
 
@@ -61,50 +60,50 @@ class Dask(Executor):
         self._open.close()
 
     def run(
-        self, task: Task[Item, Part], items: Iterable[Item], heard: Callable[[Item, Any], Any]
+        self, task: Task[Item, Part], items: Iterable[Item], on_report: Callable[[Item, Any], Any]
     ) -> Generator[tuple[Item, Part | Lost], None, None]:
         from distributed import wait
 
-        flights = _Flights(self._client, task, heard, self.note)
+        tasks = _RunningTasks(self._client, task, on_report, self.note)
         waiting = iter(items)
         running: set[Any] = set()
         try:
             while True:
-                # At least one, which a cluster that grows with its work has to see.
-                room = max(1, len(self._client.nthreads())) - len(running)
-                running |= {flights.start(item) for item in itertools.islice(waiting, max(0, room))}
+                # At least one task, because an adaptive cluster starts its workers only when there is work.
+                free = max(1, len(self._client.nthreads())) - len(running)
+                running |= {tasks.start(item) for item in itertools.islice(waiting, max(0, free))}
                 if not running:
                     return
                 for future in _ended(wait, running):
                     running.remove(future)
-                    yield from flights.land(future)
+                    yield from tasks.result(future)
         finally:
-            flights.close(running)
+            tasks.close(running)
 
     def _start(self) -> Any:
         from distributed import LocalCluster
 
-        with _deaf_to_ctrl_c():
+        with _sigint_blocked():
             cluster = LocalCluster(
                 n_workers=self.workers,
                 threads_per_worker=1,
-                memory_limit=0,  # a task may need more than its share: the machine's own memory is the limit
+                memory_limit=0,  # a task may need more than its share, so the memory of the machine is the only limit
                 dashboard_address="127.0.0.1:0",
-                silence_logs=logging.CRITICAL,  # of what matters there are notes
+                silence_logs=logging.CRITICAL,  # the note says what matters
                 env=worker.environment(),
             )
             return self._open.enter_context(cluster)
 
 
-class _Flights:
-    """Tasks on their way: which item each has, since when, and who hears of it."""
+class _RunningTasks:
+    """The submitted tasks: the item and the start time of each, and who is told about its progress."""
 
-    def __init__(self, client: Any, task: Callable, heard: Callable[[Any, Any], Any], note: Callable[[str], Any]):
-        self.client, self.task, self.heard, self.note = client, task, heard, note
+    def __init__(self, client: Any, task: Callable, on_report: Callable[[Any, Any], Any], note: Callable[[str], Any]):
+        self.client, self.task, self.on_report, self.note = client, task, on_report, note
         self.topic, self.count = f"ksivi-{uuid.uuid4().hex}", itertools.count()
         self.items: dict[str, tuple[Any, float]] = {}
-        client.subscribe_topic(self.topic, self._hear)
-        client.subscribe_topic("all", self._hear_of_workers)
+        client.subscribe_topic(self.topic, self._task_event)
+        client.subscribe_topic("all", self._worker_event)
 
     def start(self, item: Any) -> Any:
         import cloudpickle
@@ -113,8 +112,8 @@ class _Flights:
         self.items[key] = item, time.perf_counter()
         return self.client.submit(worker.perform, packed, key, self.topic, key=key, pure=False)
 
-    def land(self, future: Any) -> Iterator[tuple[Any, Any]]:
-        """What the task of a future has left."""
+    def result(self, future: Any) -> Iterator[tuple[Any, Any]]:
+        """The item and the parts of a task that has ended."""
         from distributed import KilledWorker
 
         item, began = self.items.pop(future.key)
@@ -132,12 +131,12 @@ class _Flights:
         for topic in (self.topic, "all"):
             self.client.unsubscribe_topic(topic)
 
-    def _hear(self, event: tuple[float, Any]) -> None:
+    def _task_event(self, event: tuple[float, Any]) -> None:
         key, message = event[1]
-        if key in self.items:  # not after its end
-            self.heard(self.items[key][0], pickle.loads(message))
+        if key in self.items:  # the task has not ended
+            self.on_report(self.items[key][0], pickle.loads(message))
 
-    def _hear_of_workers(self, event: tuple[float, Any]) -> None:
+    def _worker_event(self, event: tuple[float, Any]) -> None:
         about = event[1]
         if isinstance(about, dict) and about.get("action") == "remove-worker" and not about["expected"]:
             for item, _ in (self.items[key] for key in about["processing-tasks"] if key in self.items):
@@ -152,7 +151,7 @@ def require_distributed() -> None:
 
 
 def send_modules_of(folder: Path) -> None:
-    """What is imported from this folder goes with the tasks that use it: workers elsewhere do not have its files."""
+    """Sends modules imported from this folder together with the tasks, because workers may not have its files."""
     import cloudpickle
 
     for module in list(sys.modules.values()):
@@ -162,7 +161,7 @@ def send_modules_of(folder: Path) -> None:
 
 
 def _join(address: Any) -> Any:
-    """A client of the scheduler at an address, or of a cluster."""
+    """A client of a cluster, or of the scheduler at an address."""
     from distributed import Client
 
     try:
@@ -177,15 +176,15 @@ def _join(address: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Threads and processes that start meanwhile never hear of Ctrl-C, which reaches all processes of a terminal.
+def _sigint_blocked() -> Iterator[None]:
+    """Blocks SIGINT, also in threads and processes that start meanwhile. A Ctrl-C reaches all processes of a terminal.
 
-    The client ends its workers itself. A Ctrl-C that comes meanwhile waits.
+    The client ends its workers itself. A Ctrl-C in the meantime is delivered at the end.
     """
     if sys.platform == "win32":
         yield
         return
-    multiprocessing.resource_tracker.ensure_running()  # which hears, when it starts
+    multiprocessing.resource_tracker.ensure_running()  # because it unblocks SIGINT when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -194,7 +193,7 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
 
 
 def _ended(wait: Callable, running: set) -> set:
-    """Those that have ended, after a while at most."""
+    """The futures that have ended; an empty set after a few seconds without any."""
     from concurrent.futures import CancelledError
 
     try:
@@ -202,4 +201,4 @@ def _ended(wait: Callable, running: set) -> set:
     except TimeoutError:
         return set()
     except CancelledError as error:
-        raise OSError("the Dask scheduler is gone: what is finished is kept, run again to go on") from error
+        raise OSError("the Dask scheduler is gone: finished results are kept; run again to continue") from error

@@ -1,4 +1,4 @@
-"""What an executor does, and the one that does it here, one task after another."""
+"""The interface of executors, and the executor that runs tasks in this process."""
 
 import abc
 import dataclasses
@@ -8,21 +8,21 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 Part = TypeVar("Part")
-Tell = Callable[[Any], Any]
-Task = Callable[[Item, Tell], Iterator[Part]]
-"""Makes the parts of an item's result, and tells meanwhile how far it is."""
+Report = Callable[[Any], Any]
+Task = Callable[[Item, Report], Iterator[Part]]
+"""Yields the parts of an item's result, and reports its progress."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Lost:
-    """The last part of a task that could not be finished, since the processes that ran it died."""
+    """The last part of a task that could not finish because the processes that ran it died."""
 
     reason: str
     seconds: float
 
 
 class Executor(abc.ABC):
-    """Runs a task for every item. Use it as a context, which holds what it needs."""
+    """Runs a task for every item. Use it in a `with` statement, which starts and stops its processes."""
 
     @abc.abstractmethod
     def __enter__(self) -> "Executor": ...
@@ -32,16 +32,18 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def run(
-        self, task: Task[Item, Part], items: Iterable[Item], heard: Callable[[Item, Any], Any]
+        self, task: Task[Item, Part], items: Iterable[Item], on_report: Callable[[Item, Any], Any]
     ) -> Generator[tuple[Item, Part | Lost], None, None]:
-        """The parts of every item's result, each once, with their item; items are taken when there is room for them.
+        """Yields each item with each part of its result. Takes the next item when a worker is free.
+
+        An error in a task is raised.
 
         **Arguments:**
 
-        - `task`: yields parts. Here they come as they are made; from elsewhere together, when the task has ended.
-        - `heard`: called with an item and what its task tells. Only here does the task get the answer.
-
-        An error in a task is raised.
+        - `task`: yields parts. Parts from this process arrive one by one; parts from another process arrive together,
+            at the end of the task.
+        - `on_report`: called with an item and with what its task reports. Its answer reaches only tasks in this
+            process.
         """
 
 
@@ -55,8 +57,8 @@ class Local(Executor):
         pass
 
     def run(
-        self, task: Task[Item, Part], items: Iterable[Item], heard: Callable[[Item, Any], Any]
+        self, task: Task[Item, Part], items: Iterable[Item], on_report: Callable[[Item, Any], Any]
     ) -> Generator[tuple[Item, Part | Lost], None, None]:
         for item in items:
-            for part in task(item, lambda message, item=item: heard(item, message)):  # type: ignore[misc]
+            for part in task(item, lambda message, item=item: on_report(item, message)):  # type: ignore[misc]
                 yield item, part

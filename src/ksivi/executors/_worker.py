@@ -1,4 +1,4 @@
-"""What runs in a worker's process."""
+"""The part of the Dask executor that runs in the worker processes."""
 
 import contextlib
 import os
@@ -6,31 +6,31 @@ import pickle
 from typing import Any
 
 WITHOUT_PREALLOCATION = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-"""JAX takes most of a GPU when it starts, so that a second process would find none of it."""
+"""JAX takes most of a GPU's memory when it starts, and would leave none for a second process."""
 
 
 def environment() -> dict[str, str]:
-    """What processes that share a device need, unless the user has said otherwise."""
+    """Environment variables for processes that share a device. Values that the user has set are kept."""
     return {name: os.environ.get(name, value) for name, value in WITHOUT_PREALLOCATION.items()}
 
 
 def perform(packed: bytes, key: str, topic: str) -> bytes:
-    """Runs a packed task on its item, and packs the parts.
+    """Unpickles a task and its item, runs the task, and pickles the parts of the result.
 
-    Packed, they are opened here: in the thread of the task, not in the one that answers the scheduler.
+    Both happen here because this is the thread of the task. Dask would do it in the thread that talks to the scheduler.
     """
     import cloudpickle
     from distributed import get_worker
 
     worker = get_worker()
     task, item = cloudpickle.loads(packed)
-    tell = lambda message: worker.log_event(topic, [key, pickle.dumps(message)])  # noqa: E731
+    report = lambda message: worker.log_event(topic, [key, pickle.dumps(message)])  # noqa: E731
     with _device_of(worker.name):
-        return pickle.dumps(list(task(item, tell)))
+        return pickle.dumps(list(task(item, report)))
 
 
 def _device_of(name: Any) -> Any:
-    """The device of a worker: those of a local cluster, which are numbered, take turns."""
+    """The device of a worker. The workers of a local cluster are numbered, and take turns."""
     import jax
 
     devices = jax.local_devices()

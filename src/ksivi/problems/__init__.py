@@ -1,24 +1,25 @@
-"""Problems to try methods on: a target, its truth, its name."""
+"""Problems to try methods on. A problem has a name, a target, and a way to draw from the truth."""
 
+from ._bnn import AUTHORS_HYPER as AUTHORS_HYPER
 from ._bnn import BNN, Hyper, bnn
-from ._data import locate
+from ._by_name import BY_NAME as BY_NAME
+from ._data import locate as locate
 from ._diffusion import diffusion
-from ._own import from_file, from_module
 from ._problem import AbstractProblem
-from ._toys import Toy, banana, multimodal, student_t, x_shaped
+from ._toys import Toy as Toy
+from ._toys import banana, multimodal, student_t, x_shaped
+from ._user import from_file
+from ._user import from_module as from_module
 from ._waveform import waveform
 
 __all__ = [
     "BNN",
     "AbstractProblem",
     "Hyper",
-    "Toy",
     "banana",
     "bnn",
     "diffusion",
     "from_file",
-    "from_module",
-    "locate",
     "multimodal",
     "student_t",
     "waveform",

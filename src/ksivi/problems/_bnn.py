@@ -22,11 +22,11 @@ from ._regression import Split, Units, read_rows, split_rows
 Noise = Literal["paper", "released"]
 Inputs = Float[Array, "n p"]
 Outputs = Float[Array, " n"]
-Draws = Float[Array, "s d"] | Float[np.ndarray, "s d"]
+Samples = Float[Array, "s d"] | Float[np.ndarray, "s d"]
 
 
 class Hyper(NamedTuple):
-    """log γ, γ the precision of the noise in original units of y, and log λ, λ that of the weights' prior."""
+    """log γ and log λ: the precision γ of the noise, in original units of y, and λ of the prior of the weights."""
 
     log_gamma: Float[Array, ""] | float
     log_lambda: Float[Array, ""] | float
@@ -40,17 +40,17 @@ AUTHORS_HYPER = {
     "protein": Hyper(-3.162, -0.789),
     "yacht": Hyper(0.330, -0.769),
 }
-"""What the authors stored with their code."""
+"""The hyper-parameters that the authors stored with their code."""
 
 
 class BNN(AbstractProblem):
     r"""w ~ N(0, I/λ), y ~ N(f(x; w), 1/γ), f with one hidden layer of 50 ReLU units.
 
-    A draw is one vector: W₁ (p, 50), b₁ (50), W₂ (50), b₂ (1).
+    A draw is a vector with W₁ (p, 50), b₁ (50), W₂ (50) and b₂ (1).
 
     **Attributes:**
 
-    - `predict`: (w, inputs) ↦ outputs for one draw w, inputs and outputs both in original units.
+    - `predict`: (w, inputs) ↦ outputs, for one draw w. Inputs and outputs are in original units.
     - `x_train`, `y_train`, `x_dev`, `y_dev`, `x_test`, `y_test`: the rows, in original units.
     - `hyper`: γ, in original units, and λ.
     """
@@ -68,35 +68,35 @@ class BNN(AbstractProblem):
 
     def reference(self, key, n):
         raise ValueError(
-            "no truth is known for a Bayesian neural network: its posterior has more modes than NUTS can vouch for; "
-            "compare dev_scores and test_scores"
+            "a Bayesian neural network has no reference draws: its posterior has more modes than NUTS can sample; "
+            "compare dev_scores and test_scores instead"
         )
 
     def start(self, key, n):
         keys = jax.random.split(as_single_key(key), as_count(n, "n"))
         return jax.vmap(lambda k: draw_weights(k, self.x_train.shape[1]))(keys)
 
-    def dev_scores(self, draws: Draws) -> dict[str, float]:
+    def dev_scores(self, draws: Samples) -> dict[str, float]:
         """`rmse` and `nll` of posterior draws on the development rows, in original units."""
         return self._scores(draws, self.x_dev, self.y_dev)
 
-    def test_scores(self, draws: Draws) -> dict[str, float]:
+    def test_scores(self, draws: Samples) -> dict[str, float]:
         """`rmse` and `nll` of posterior draws on the test rows, in original units."""
         return self._scores(draws, self.x_test, self.y_test)
 
     def hyper_target(self, batch_size: int | None = 100) -> Target:
-        """The posterior of θ = (w, log γ, log λ), γ that of normalised y, under Gamma(1, 0.1) priors of γ and λ."""
+        """The posterior of θ = (w, log γ, log λ) with Gamma(1, 0.1) priors of γ and λ. γ refers to normalised y."""
         rows, dim = self._rows(), self.target.dim + 2
         size = _as_batch_size(batch_size, len(self.y_train))
         return Target.from_data(joint_log_prior, joint_log_likelihood, rows, dim, batch_size=size)
 
     def hyper_start(self, key: PRNGKeyArray, n: int) -> Float[Array, "n e"]:
-        """n points of `hyper_target` where particles may start."""
+        """n starting points of particles for `hyper_target`."""
         weights_key, hyper_key = jax.random.split(as_single_key(key))
         return draw_joint(hyper_key, self.start(weights_key, n), self._rows())
 
-    def hyper_from_particles(self, particles: Draws) -> Hyper:
-        r"""Hyper-parameters from particles of `hyper_target`, as the paper has them from SVGD.
+    def hyper_from_particles(self, particles: Samples) -> Hyper:
+        r"""Hyper-parameters from particles of `hyper_target`, as in the paper, which uses SVGD.
 
             log γ = mean over particles of −log(mean squared error on the development rows),   log λ = mean of log λ
 
@@ -117,7 +117,7 @@ class BNN(AbstractProblem):
         log_gammas = -jnp.log(jnp.mean(errors**2, axis=1))
         return Hyper(jnp.mean(log_gammas), jnp.mean(particles[:, -1]))
 
-    def _scores(self, draws: Draws, inputs: Inputs, y: Outputs) -> dict[str, float]:
+    def _scores(self, draws: Samples, inputs: Inputs, y: Outputs) -> dict[str, float]:
         predictions = _predictions(self.predict, as_samples(draws, "draws", self.target.dim), inputs)
         return {"rmse": rmse(predictions, y), "nll": nll(predictions, y, jnp.exp(self.hyper.log_gamma))}
 
@@ -134,21 +134,21 @@ def bnn(
     batch_size: int | None = 100,
     data: str | os.PathLike | None = None,
 ) -> BNN:
-    """The paper's Bayesian neural networks on UCI regression sets, or on rows of your own.
+    """The paper's Bayesian neural network for regression, on a UCI data set or on your own data.
 
-    Inputs and y are normalised by the training rows. Other splits of a set have the same shapes and compile nothing.
+    Inputs and y are normalised by the training rows. All splits of a data set share one compiled program.
 
     **Arguments:**
 
     - `dataset`: "boston", "concrete", "power", "wine", "protein" or "yacht", from `$KSIVI_DATA` or downloaded;
-        "friedman", 500 rows that are drawn; or rows of your own, y in the last column.
-    - `split`: "released" for the one 90/10 split of the released code, or the seed of a random one. A tenth of the
-        training rows, at most 500, is kept apart for development.
-    - `hyper`: log γ, in original units of y, and log λ; those the authors stored for a set of theirs, unless given.
-    - `noise`: "paper" for the precision γ sd(y)² of normalised y, which is γ in its units; "released" for γ itself
-        there, as in the released code, which tempers the likelihood.
-    - `batch_size`: training rows drawn for each estimate of the score; None for all.
-    - `data`: a file to read the set from: whitespace columns, y last.
+        "friedman" for 500 simulated rows; or an array of your own rows, with y in the last column.
+    - `split`: "released" for the 90/10 split of the released code, or the seed of a random split. A tenth of the
+        training rows, at most 500, become development rows.
+    - `hyper`: log γ, in original units of y, and log λ. Default: the values that the authors stored for the data set.
+    - `noise`: "paper" gives normalised y the precision γ sd(y)², which is γ in original units. "released" gives it the
+        precision γ, as in the released code, which tempers the likelihood.
+    - `batch_size`: training rows for each estimate of the score; None for all rows.
+    - `data`: a file to read the data set from: columns separated by whitespace, y last.
 
     ```python
     rows = np.random.default_rng(0).normal(size=(60, 3))
@@ -190,7 +190,8 @@ def _as_batch_size(batch_size: int | None, num_rows: int) -> int | None:
 def _as_hyper(hyper: Hyper | None, dataset: Any) -> tuple[Float[Array, ""], Float[Array, ""]]:
     hyper = AUTHORS_HYPER.get(dataset) if hyper is None and isinstance(dataset, str) else hyper
     if not isinstance(hyper, Hyper):
-        raise ValueError(f"hyper must be a ksivi.problems.Hyper(log_gamma, log_lambda), for a new set, got {hyper!r}")
+        expected = "a ksivi.problems.Hyper(log_gamma, log_lambda), which your own data need"
+        raise ValueError(f"hyper must be {expected}, got {hyper!r}")
     log_gamma, log_lambda = (jnp.asarray(value, jnp.result_type(float)) for value in hyper)
     if log_gamma.shape or log_lambda.shape or not np.all(np.isfinite([log_gamma, log_lambda])):
         raise ValueError(f"hyper must hold two finite numbers, got {hyper}")

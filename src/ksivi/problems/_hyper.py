@@ -1,4 +1,4 @@
-"""Weights of a network together with its hyper-parameters: θ = (w, log γ, log λ)."""
+"""The joint density of the weights and the hyper-parameters of a network: θ = (w, log γ, log λ)."""
 
 import jax
 import jax.numpy as jnp
@@ -13,18 +13,18 @@ Joint = Float[Array, " e"]
 
 
 def joint_log_prior(theta: Joint) -> Scalar:
-    """w ~ N(0, I/λ) and γ, λ ~ Gamma(1, 0.1), whose densities in log γ and log λ have γ and λ for their Jacobians."""
+    """w ~ N(0, I/λ) and γ, λ ~ Gamma(1, 0.1), as a density of w, log γ and log λ with the Jacobians γ and λ."""
     weights, log_precisions = theta[:-2], theta[-2:]
     return log_prior(weights, theta[-1]) + jnp.sum(log_precisions - _RATE * jnp.exp(log_precisions))
 
 
 def joint_log_likelihood(theta: Joint, batch: Batch) -> Scalar:
-    """y ~ N(f(x; w), 1/γ), all normalised."""
+    """y ~ N(f(x; w), 1/γ), with x and y normalised."""
     return log_noise(batch["y"] - forward(theta[:-2], batch["x"]), theta[-2])
 
 
 def draw_joint(key: PRNGKeyArray, weights: Float[Array, "n d"], batch: Batch) -> Float[Array, "n e"]:
-    """Where particles start: γ as the first weights' errors have it, λ ~ Gamma(1, scale 0.1), as SVGD's authors do."""
+    """Starting points as in the code of SVGD's authors: γ from the errors of the weights, λ ~ Gamma(1, scale 0.1)."""
     some = jax.tree.map(lambda column: column[:_ROWS_FOR_NOISE], batch)
 
     def log_gamma(one: Weights) -> Scalar:

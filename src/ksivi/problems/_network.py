@@ -1,4 +1,4 @@
-"""A regression network with one hidden layer, its weights in one vector, and its densities."""
+"""A regression network with one hidden layer: its weights in one vector, and its densities."""
 
 import equinox as eqx
 import jax
@@ -15,12 +15,12 @@ Batch = dict[str, Array]
 
 
 def num_weights(num_inputs: int) -> int:
-    """W₁ (p, 50), b₁ (50), W₂ (50), b₂ (1)."""
+    """The size of W₁ (p, 50), b₁ (50), W₂ (50) and b₂ (1)."""
     return (num_inputs + 2) * HIDDEN + 1
 
 
 def forward(weights: Weights, inputs: Float[Array, "n p"]) -> Float[Array, " n"]:
-    """relu(inputs W₁ + b₁) W₂ + b₂, all normalised."""
+    """relu(inputs W₁ + b₁) W₂ + b₂, with normalised inputs and outputs."""
     ends = [inputs.shape[1] * HIDDEN + k * HIDDEN for k in range(3)]
     w1, b1, w2, b2 = jnp.split(weights, ends)
     with full_precision():
@@ -29,7 +29,7 @@ def forward(weights: Weights, inputs: Float[Array, "n p"]) -> Float[Array, " n"]
 
 
 def draw_weights(key: PRNGKeyArray, num_inputs: int) -> Weights:
-    """Weights N(0, 1/(fan-in + 1)), biases 0: where particles start."""
+    """A starting point of a particle: weights N(0, 1/(fan-in + 1)), biases 0."""
     first, second = jax.random.split(key)
     w1 = jax.random.normal(first, (num_inputs * HIDDEN,)) * (num_inputs + 1) ** -0.5
     w2 = jax.random.normal(second, (HIDDEN,)) * (HIDDEN + 1) ** -0.5
@@ -56,7 +56,7 @@ class Prior(eqx.Module):
 
 
 class Likelihood(eqx.Module):
-    """y ~ N(f(x; w), 1/γ), all normalised."""
+    """y ~ N(f(x; w), 1/γ), with x and y normalised."""
 
     log_gamma: Scalar
 
@@ -65,7 +65,7 @@ class Likelihood(eqx.Module):
 
 
 class Predictor(eqx.Module):
-    """One weight vector's predictions, from inputs to outputs in their original units."""
+    """The predictions of one weight vector, from inputs to outputs in original units."""
 
     units: Units
 

@@ -1,4 +1,4 @@
-"""Rows of a regression: read, split into training, development and test rows, and their units."""
+"""The data of a regression: reading, splitting into training, development and test rows, and normalising."""
 
 import math
 import os
@@ -21,7 +21,7 @@ _FEWEST_ROWS = 10
 
 
 class Part(NamedTuple):
-    """Some rows: inputs and outputs, in their original units."""
+    """Some rows: inputs and outputs in original units."""
 
     x: Float[np.ndarray, "n p"]
     y: Float[np.ndarray, " n"]
@@ -40,26 +40,26 @@ class Units(eqx.Module):
         self.y_mean, self.y_sd = _mean_and_sd(rows.y)
 
     def inputs(self, x: Float[Array, "n p"]) -> Float[Array, "n p"]:
-        """Inputs, normalised."""
+        """Normalised inputs."""
         return (x - self.x_mean[None]) / self.x_sd[None]
 
     def outputs(self, y: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Outputs, normalised."""
+        """Normalised outputs."""
         return (y - self.y_mean) / self.y_sd
 
     def original_outputs(self, y: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Normalised outputs, in their original units."""
+        """Normalised outputs, converted back to original units."""
         return y * self.y_sd + self.y_mean
 
 
 def split_rows(rows: Float[np.ndarray, "n c"], split: Split) -> tuple[Part, Part, Part]:
-    """Training, development and test rows: 90% and 10%, then a tenth of the 90%, at most 500, for development.
+    """Training, development and test rows. 10% are test rows; a tenth of the rest, at most 500, are development rows.
 
     **Arguments:**
 
-    - `rows`: the target in the last column.
-    - `split`: "released" for the split of the released code, scikit-learn's `train_test_split(test_size=0.1,
-        random_state=42)`; a whole number is the seed of another random split.
+    - `rows`: inputs, and the target in the last column.
+    - `split`: "released" for the split of the released code, which is scikit-learn's `train_test_split(test_size=0.1,
+        random_state=42)`, or the seed of another random split.
     """
     order = _permutation(len(rows), split)
     num_test = math.ceil(0.1 * len(rows))
@@ -71,7 +71,7 @@ def split_rows(rows: Float[np.ndarray, "n c"], split: Split) -> tuple[Part, Part
 
 
 def read_rows(source: str | Float[Array, "n c"], path: str | os.PathLike | None) -> Float[np.ndarray, "n c"]:
-    """The rows of a known set, of a file, or those given; "friedman" is drawn, not read."""
+    """The rows of a named data set, of a file, or of an array. "friedman" is simulated."""
     if path is not None:
         rows = _load(path)
     elif isinstance(source, str):
@@ -85,7 +85,7 @@ def read_rows(source: str | Float[Array, "n c"], path: str | os.PathLike | None)
 
 
 def friedman(seed: int, n: int) -> Float[np.ndarray, "n 6"]:
-    """Rows drawn by recipe: y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + N(0, 1), x uniform (Friedman, 1991)."""
+    """Simulated rows: y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + N(0, 1), x uniform (Friedman, 1991)."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 5))
     y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
@@ -94,11 +94,11 @@ def friedman(seed: int, n: int) -> Float[np.ndarray, "n 6"]:
 
 def _load(path: str | os.PathLike) -> np.ndarray:
     if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
-        raise ValueError(f"data must name a file of whitespace columns, target last, and there is no file {path}")
+        raise ValueError(f"data must be a file of columns of numbers, target last, and there is no file {path}")
     try:
         return np.loadtxt(path, ndmin=2)
     except ValueError as error:
-        raise ValueError(f"data must hold whitespace columns of numbers, and {path} does not: {error}") from error
+        raise ValueError(f"data must be a file of columns of numbers, target last, got {path}: {error}") from error
 
 
 def _permutation(n: int, split: Split) -> Int[np.ndarray, " n"]:

@@ -1,4 +1,4 @@
-"""PyTorch's normal numbers on a CPU, without PyTorch, for data that were drawn with it."""
+"""The normal random numbers of PyTorch on a CPU, without PyTorch, for data that were simulated with it."""
 
 import math
 
@@ -9,25 +9,18 @@ _BLOCK = 16
 
 
 class TorchNormals:
-    r"""What `torch.randn` gives, call after call, after `torch.manual_seed(seed)`, but for float32's last digits.
+    r"""The numbers of successive calls of `torch.randn` after `torch.manual_seed(seed)`, up to rounding in float32.
 
-    The bits are MT19937's. Sixteen numbers or more are Box-Muller in blocks of 16, from uniform numbers of 24 bits,
+    The generator is MT19937. Calls for 16 numbers or more use Box-Muller in blocks of 16, on uniforms of 24 bits:
 
         xⱼ, xⱼ₊₈ = √(−2 log(1 − uⱼ)) · (cos, sin)(2π uⱼ₊₈),   j = 0..7,
 
-    the last 16 drawn anew where the length is no multiple of 16; fewer numbers come in pairs from 53 bits, and an odd
-    one is kept for the next such call.
-
-    ```python
-    from ksivi.problems._torch_normals import TorchNormals
-
-    normals = TorchNormals(2022)
-    path, noise = normals.draw(50), normals.draw(10)
-    ```
+    If the length is not a multiple of 16, the last 16 numbers are drawn again. Calls for fewer numbers draw them in
+    pairs, from 53 bits, and keep an odd one for the next such call.
     """
 
     def __init__(self, seed: int):
-        # A RandomState of a whole number starts the generator as PyTorch does, and whole-range integers are its bits.
+        # RandomState(seed) initialises MT19937 as PyTorch does, and integers of the full range are its raw output.
         self._bits = np.random.RandomState(seed)
         self._kept: float | None = None
 

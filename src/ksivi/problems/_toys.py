@@ -1,4 +1,4 @@
-"""The paper's two-dimensional toys, with exact samplers (Table 4 of the paper)."""
+"""The two-dimensional toy problems of the paper (its Table 4), with exact samplers."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -16,7 +16,7 @@ Point = Float[Array, "2"]
 
 
 class Toy(AbstractProblem):
-    """A two-dimensional problem whose truth can be drawn exactly."""
+    """A two-dimensional problem with an exact sampler."""
 
     name: str = eqx.field(static=True)
     target: Target
@@ -44,7 +44,7 @@ class Banana(eqx.Module):
 
 
 def banana(form: Literal["paper", "released"] = "paper") -> Toy:
-    """The banana: x₂ = v₁² + v₂ + 1 as in the paper, or upside down (x₂ = v₂ − v₁² − 1) as in the released code.
+    """The banana: x₂ = v₁² + v₂ + 1 in the paper, and upside down (x₂ = v₂ − v₁² − 1) in the released code.
 
     ```python
     problem = ksivi.problems.banana()
@@ -67,7 +67,7 @@ def x_shaped() -> Toy:
 
 
 def student_t() -> Toy:
-    """x = A z with z₁, z₂ independent Student-t of 2 degrees of freedom: heavy tails, correlated.
+    """x = A z, where z₁ and z₂ are independent Student-t with 2 degrees of freedom: heavy tails, correlated.
 
     A = [[0.28216, −0.11804], [−0.11804, 0.29587]]
     """

@@ -11,14 +11,14 @@ from jaxtyping import Array, Float, Int, Scalar
 
 from .._core.checks import as_samples, as_seed
 from ..targets import Target
-from ._problem import AbstractProblem, long_run, near_origin
+from ._problem import AbstractProblem, near_origin, resample_truth
 
 _PRECISION = 0.01
 _NUM_TRAIN = 400
 
 
 class Waveform(AbstractProblem):
-    """β ~ N(0, I/0.01), yᵢ ~ Bernoulli(sigmoid(βᵀx̄ᵢ)), x̄ with a leading 1: 22 coordinates, 400 observations."""
+    """β ~ N(0, I/0.01), yᵢ ~ Bernoulli(sigmoid(βᵀx̄ᵢ)), x̄ = (1, x): 22 coordinates, 400 observations."""
 
     name: str = eqx.field(static=True)
     target: Target
@@ -27,7 +27,7 @@ class Waveform(AbstractProblem):
     draws: Float[Array, "k 22"] | None
 
     def reference(self, key, n):
-        return long_run(key, n, self, self.draws)
+        return resample_truth(key, n, self, self.draws)
 
     def start(self, key, n):
         return near_origin(key, n, 22)
@@ -40,10 +40,10 @@ def waveform(
 
     **Arguments:**
 
-    - `data`: the authors' `waveform.mat`, which holds their split, or the UCI file `waveform.data`, whose first 400
-        rows are then the training set. Without it 5,000 rows are drawn by the recipe that made the UCI file.
-    - `seed`: of the drawn rows.
-    - `reference`: posterior draws to compare with; made by NUTS when first asked for, and kept on disk, unless given.
+    - `data`: the authors' `waveform.mat`, which has their split, or the UCI file `waveform.data`, whose first 400 rows
+        become the training rows. Default: 5,000 rows, simulated like those of the UCI file.
+    - `seed`: the seed of the simulated rows.
+    - `reference`: posterior draws to compare with. Default: NUTS makes them at the first call, and caches them on disk.
 
     ```python
     problem = ksivi.problems.waveform()
@@ -68,7 +68,7 @@ def log_likelihood(beta: Float[Array, "22"], batch: dict[str, Array]) -> Scalar:
 
 
 def _generate(seed: int, n: int = 5_000) -> tuple[Float[np.ndarray, "n 21"], Int[np.ndarray, " n"]]:
-    """Each row mixes two of three triangular waves with a uniform weight, plus N(0, 1) noise (Breiman et al., 1984)."""
+    """Rows mix two of three triangular waves with a uniform weight, plus N(0, 1) noise (Breiman et al., 1984)."""
     rng = np.random.default_rng(as_seed(seed))
     grid, peaks = np.arange(21), np.array([6, 14, 10])
     waves = np.maximum(0, 6 - np.abs(grid[None, :] - peaks[:, None]))
@@ -87,7 +87,7 @@ def _split(features: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def _load(path: str | os.PathLike) -> tuple[np.ndarray, ...]:
     if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
-        raise ValueError(f"data must name waveform.data or waveform.mat, and there is no file {path}")
+        raise ValueError(f"data must be the file waveform.data or waveform.mat, and there is no file {path}")
     path = Path(path)
     if path.suffix == ".mat":
         from scipy.io import loadmat
@@ -97,11 +97,11 @@ def _load(path: str | os.PathLike) -> tuple[np.ndarray, ...]:
             fields = loadmat(path)
             return tuple(np.asarray(fields[name], float) for name in ("X_train", "y_train", "X_test", "y_test"))
         except (KeyError, ValueError, TypeError, MatReadError) as error:
-            raise ValueError(f"data must be the authors' waveform.mat, and {path} is not: {error!r}") from error
+            raise ValueError(f"data must be the authors' waveform.mat, got {path}: {error!r}") from error
     try:
         rows = np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError as error:
-        raise ValueError(f"data must be rows of 21 features and a class, and {path} is not: {error}") from error
+        raise ValueError(f"data must have rows of 21 features and a class, got {path}: {error}") from error
     if rows.shape[1] != 22:
-        raise ValueError(f"data must be rows of 21 features and a class, and {path} has {rows.shape[1]} columns")
+        raise ValueError(f"data must have rows of 21 features and a class, got {path} with {rows.shape[1]} columns")
     return _split(rows[:, :21], rows[:, 21].astype(int))

@@ -1,87 +1,22 @@
-"""What figures share: a colour and a marker a method, one width, and files that are the same every time."""
+"""Shared by figures: one width, one grey, and files that are identical every time."""
 
 import os
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._figures import dress, new_figure
+from ._figures import new_figure
 
 WIDTH = 9.6
-"""Inches, 1,250 pixels."""
+"""In inches; 1,250 pixels."""
 
-TRUTH, FAINT = "#1a1a1a", "#9a9a9a"
-
-METHODS = {
-    "ksivi": ("KSIVI", "#0072b2", "o"),
-    "ksivi-u": ("KSIVI (u-statistic)", "#56b4e9", "s"),
-    "ksivi-imq": ("KSIVI (IMQ)", "#00395c", "P"),
-    "sivi-sm": ("SIVI-SM", "#e07b00", "^"),
-    "sivi": ("SIVI", "#009e73", "D"),
-    "uivi": ("UIVI", "#b07aa1", "v"),
-}
-"""Name, colour and marker. The colours, after Okabe and Ito, differ for every kind of colour vision."""
-
-
-def label(method: str) -> str:
-    return METHODS[method][0]
-
-
-def colour(method: str) -> str:
-    return METHODS[method][1]
-
-
-def marker(method: str) -> str:
-    return METHODS[method][2]
+FAINT = "#9a9a9a"
 
 
 def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Any, Any]:
-    """A figure of full width with so many panels, and the panels in a grid."""
+    """A figure of full width with a grid of panels."""
     figure = new_figure(figsize=(WIDTH, height))
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
-def method_grid(
-    rows: Sequence[tuple[str, Sequence[tuple]]], height: float, draw: Callable[..., None], **options: Any
-) -> tuple[Any, Any]:
-    """A figure with a row of panels a title, and a panel a method in it.
-
-    **Arguments:**
-
-    - `rows`: a title and, for each method, its name and what `draw(axis, name, ...)` takes besides.
-    - `height`: of a row, in inches.
-    """
-    figure, axes = panels(len(rows), max(len(row) for _, row in rows), height * len(rows) + 0.4, **options)
-    for i, (line, (title, row)) in enumerate(zip(axes, rows, strict=True)):
-        for axis, (method, *shown) in zip(line, row, strict=False):
-            draw(axis, method, *shown)
-            dress(axis, label(method) if i == 0 else "")
-        for axis in line[len(row) :]:
-            axis.set_visible(False)
-        line[0].set_ylabel(title, fontsize=10)
-    return figure, axes
-
-
-def legend(figure: Any, axes: Sequence[Any], columns: int = 6) -> None:
-    """One legend below all panels, where it covers nothing; a name that stands in several panels stands there once."""
-    entries: dict[str, Any] = {}
-    for axis in axes:
-        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
-            entries.setdefault(name, handle)
-    if entries:
-        place = {"loc": "outside lower center", "ncols": min(columns, len(entries))}
-        figure.legend(entries.values(), entries.keys(), frameon=False, fontsize=9, **place)
-
-
-def plain_logs(axis: Any) -> None:
-    """A logarithmic axis of few decades: 1, 2 and 5 of each, in plain numbers."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    axis.set_yscale("log")
-    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
-
-
 def save(figure: Any, path: str | os.PathLike) -> None:
-    """Writes a PNG without the name and version of what drew it."""
+    """Writes a PNG without the name and version of the plotting software."""
     figure.savefig(path, dpi=130, metadata={"Software": None})

@@ -4,6 +4,7 @@
 and so on.
 """
 
+from .._core import archive as archive
 from ._arviz import named_columns as named_columns
 from ._diagnostics import (
     ChainDiagnostics,

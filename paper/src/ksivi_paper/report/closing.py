@@ -93,10 +93,10 @@ def differences(page: Page) -> None:
 def leftovers(page: Page) -> None:
     """Cells not run, outdated, diverged, and numbers behind the paper's without a remark."""
     page.say("## What is missing, and what went wrong")
-    shelf = page.shelf
-    missing = [(cell.experiment, cell.name) for cell in shelf.missing()]
+    index = page.index
+    missing = [(cell.experiment, cell.name) for cell in index.missing()]
     _list(page, "Cells not run yet, by experiment", _grouped(missing))
-    old = [(record["experiment"], record["cell"]) for record in shelf.outdated]
+    old = [(record["experiment"], record["cell"]) for record in index.outdated]
     _list(page, "Records of other settings than the experiments have now, left out, by experiment", _grouped(old))
     _list(page, "Cells with runs that diverged", _diverged(page))
     _list(page, "Numbers of KSIVI marked ✗ without a remark", page.notes.unexplained)
@@ -111,7 +111,7 @@ def _grouped(found: list[tuple[str, str]]) -> list[str]:
 
 def _diverged(page: Page) -> list[str]:
     found = []
-    for (experiment, cell), record in page.shelf.records.items():
+    for (experiment, cell), record in page.index.records.items():
         status = [one for one in record["status"] if one.startswith("diverged")]
         if status:
             found.append(

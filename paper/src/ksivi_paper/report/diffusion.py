@@ -4,15 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from ksivi.report import _curves as curves
-from ksivi.report import _style as style
-from ksivi.report import _trajectories as trajectories
-
 from .. import published
 from ..experiments import DIMS, TRAINED
+from ..figures import curves, style, trajectories
 from . import text
+from .index import Entry, RecordIndex
 from .page import Page
-from .shelf import Entry, Shelf
 
 DRIFTS = {"released": "the released code's drift", "paper": "the paper's drift"}
 
@@ -34,7 +31,7 @@ def section(page: Page) -> None:
         "paper has 10x(1 − x²): two posteriors, each with its own truth by NUTS. The paper's numbers are of the first. "
         "UIVI, which takes longest by far, runs on that one only."
     )
-    dims = _dims(page.shelf)
+    dims = _dims(page.index)
     for drift, name in DRIFTS.items():
         _table(page, dims, drift, name)
     _seconds(page, dims)
@@ -42,13 +39,13 @@ def section(page: Page) -> None:
     _losses(page, dims)
 
 
-def _dims(shelf: Shelf) -> list[int]:
+def _dims(index: RecordIndex) -> list[int]:
     """Those that the preset has."""
-    return [dim for dim in DIMS if shelf.expects("diffusion", cell(dim, "released", "ksivi"))]
+    return [dim for dim in DIMS if index.expects("diffusion", cell(dim, "released", "ksivi"))]
 
 
 def _table(page: Page, dims: list[int], drift: str, name: str) -> None:
-    methods = [method for method in TRAINED if page.shelf.expects("diffusion", cell(dims[0], drift, method))]
+    methods = [method for method in TRAINED if page.index.expects("diffusion", cell(dims[0], drift, method))]
     entries = {method: [entry(dim, drift, method) for dim in dims] for method in methods}
     rows = [
         [style.label(method), *(part for one in row for part in page.beside(one))] for method, row in entries.items()
@@ -65,14 +62,14 @@ def _seconds(page: Page, dims: list[int]) -> None:
         "whose number stands behind ×, on the device named above, which cells may have shared; the paper's are of "
         "one run on a 3.2 GHz CPU."
     )
-    rows = [[style.label(method), *_times(page.shelf, dims, method)] for method in TRAINED]
+    rows = [[style.label(method), *_times(page.index, dims, method)] for method in TRAINED]
     page.table(("method", *text.with_paper(f"d = {dim}" for dim in dims)), rows)
 
 
-def _times(shelf: Shelf, dims: list[int], method: str) -> list[str]:
+def _times(index: RecordIndex, dims: list[int], method: str) -> list[str]:
     times = []
     for dim in dims:
-        record = shelf.get("diffusion", cell(dim, "released", method))
+        record = index.get("diffusion", cell(dim, "released", method))
         known = published.DIFFUSION_SECONDS.get(method)
         times.append(_time(record))
         times.append(text.fixed(known[DIMS.index(dim)] if known else None, 2))
@@ -86,7 +83,7 @@ def _time(record: dict[str, Any] | None) -> str:
 
 
 def _trajectories(page: Page, dim: int) -> None:
-    rows = [(name, _bands(page.shelf, dim, drift)) for drift, name in DRIFTS.items()]
+    rows = [(name, _bands(page.index, dim, drift)) for drift, name in DRIFTS.items()]
     rows = [(name, row) for name, row in rows if row]
     caption = (
         f"The conditioned diffusion at d = {dim}: means and 95% intervals of 1,000 draws of each method in colour, "
@@ -95,13 +92,13 @@ def _trajectories(page: Page, dim: int) -> None:
     page.figure("diffusion-paths", caption, rows, lambda path: trajectories.trajectories(path, rows))
 
 
-def _bands(shelf: Shelf, dim: int, drift: str) -> list[tuple[str, dict, dict]]:
-    found = [(method, shelf.shown("diffusion", cell(dim, drift, method), "band")) for method in TRAINED]
+def _bands(index: RecordIndex, dim: int, drift: str) -> list[tuple[str, dict, dict]]:
+    found = [(method, index.shown("diffusion", cell(dim, drift, method), "band")) for method in TRAINED]
     return [(m, one["draws"], one["truth"]) for m, one in found if one and None not in one["draws"]["mean"]]
 
 
 def _losses(page: Page, dims: list[int]) -> None:
-    rows = [(f"d = {dim}", _loss_row(page.shelf, dim)) for dim in dims]
+    rows = [(f"d = {dim}", _loss_row(page.index, dim)) for dim in dims]
     rows = [(name, row) for name, row in rows if row]
     caption = (
         "Training losses with the released drift, a line a run, means over 200 stretches of the steps. Each method "
@@ -110,6 +107,6 @@ def _losses(page: Page, dims: list[int]) -> None:
     page.figure("diffusion-losses", caption, rows, lambda path: curves.losses(path, rows))
 
 
-def _loss_row(shelf: Shelf, dim: int) -> list[tuple[str, int, np.ndarray]]:
-    found = [(method, shelf.get("diffusion", cell(dim, "released", method))) for method in TRAINED]
+def _loss_row(index: RecordIndex, dim: int) -> list[tuple[str, int, np.ndarray]]:
+    found = [(method, index.get("diffusion", cell(dim, "released", method))) for method in TRAINED]
     return [(m, r["spec"]["plan"]["num_steps"], np.asarray(r["numbers"]["losses"], float)) for m, r in found if r]

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from ksivi.problems._bnn import AUTHORS_HYPER
-from ksivi.report import _style as style
+from ksivi.problems import AUTHORS_HYPER
 
 from .. import published
 from ..experiments import NETWORK_RATES, NETWORK_WEIGHTS, TRAINED
+from ..figures import style
 from . import text
+from .index import Entry, RecordIndex, Spread
 from .page import Page
-from .shelf import Entry, Shelf, Spread
 
 METHODS = (*TRAINED[:4], "sgld", "svgd")
 VARIANTS = {
@@ -39,7 +39,7 @@ def section(page: Page) -> None:
         "deviations larger and ≈ easier to get. Scores on test rows have no floor that we could compute."
     )
     for (splits, form), title in FORMS.items():
-        data = [one for one in _sets(page.shelf) if page.shelf.expects("bnn", f"{one}-{splits}-{form}-ksivi")]
+        data = [one for one in _sets(page.index) if page.index.expects("bnn", f"{one}-{splits}-{form}-ksivi")]
         if data:
             page.say(f"### {title}")
             for field in ("rmse", "nll"):
@@ -48,9 +48,9 @@ def section(page: Page) -> None:
     _hyper(page)
 
 
-def _sets(shelf: Shelf) -> list[str]:
+def _sets(index: RecordIndex) -> list[str]:
     """Those that the preset has."""
-    specs = [cell.spec for (name, _), cell in shelf.cells.items() if name == "bnn"]
+    specs = [cell.spec for (name, _), cell in index.cells.items() if name == "bnn"]
     return list(dict.fromkeys(spec["setup"]["data"] for spec in specs))
 
 
@@ -85,14 +85,14 @@ def _choices(page: Page) -> None:
     )
     rows = []
     for form in ("released", "paper"):
-        for data in _sets(page.shelf):
-            if page.shelf.expects("bnn", f"{data}-released-{form}-ksivi"):
-                rows.append([f"{data}, {form} form", *(_chosen(page.shelf, data, form, one) for one in METHODS[:-1])])
+        for data in _sets(page.index):
+            if page.index.expects("bnn", f"{data}-released-{form}-ksivi"):
+                rows.append([f"{data}, {form} form", *(_chosen(page.index, data, form, one) for one in METHODS[:-1])])
     page.table(("set", *map(_label, METHODS[:-1])), rows)
 
 
-def _chosen(shelf: Shelf, data: str, form: str, method: str) -> str:
-    found = (shelf.get("bnn", f"{data}-{splits}-{form}-{method}") for splits in ("released", "random"))
+def _chosen(index: RecordIndex, data: str, form: str, method: str) -> str:
+    found = (index.get("bnn", f"{data}-{splits}-{form}-{method}") for splits in ("released", "random"))
     record = next((one for one in found if one), None)
     return text.NOTHING if record is None else _setting(record["notes"].get("chosen", {}))
 
@@ -111,24 +111,24 @@ def _hyper(page: Page) -> None:
         "released split, and over the random splits. In its 2,000 steps of at most 0.001 log λ moves by 2 at most, "
         "and does: it says where it started, not where it would end."
     )
-    rows = [[data, *_hyper_row(page.shelf, data)] for data in _sets(page.shelf)]
+    rows = [[data, *_hyper_row(page.index, data)] for data in _sets(page.index)]
     names = [f"{name}, {who}" for name in ("log γ", "log λ") for who in ("authors", "ours", "ours, random splits")]
     page.table(("set", *names), rows)
 
 
-def _hyper_row(shelf: Shelf, data: str) -> list[str]:
+def _hyper_row(index: RecordIndex, data: str) -> list[str]:
     row = []
     for field in ("log_gamma", "log_lambda"):
         stored = AUTHORS_HYPER.get(data)
         row.append(text.fixed(None if stored is None else float(getattr(stored, field)), 3))
         for splits in ("released", "random"):
-            found = [shelf.spread(entry(data, splits, "paper", method, field)) for method in METHODS]
+            found = [index.spread(entry(data, splits, "paper", method, field)) for method in METHODS]
             row.append(text.spread(_once(next((one for one in found if one), None)), 3))
     return row
 
 
 def _once(found: Spread | None) -> Spread | None:
-    """Runs on one split have one hyper-parameter, which needs no standard deviation."""
+    """Runs on one split share their hyper-parameters, so there is no standard deviation."""
     return Spread(found.values[:1]) if found and len(set(found.values)) == 1 else found
 
 

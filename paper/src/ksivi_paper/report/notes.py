@@ -4,7 +4,7 @@ import fnmatch
 import re
 from collections.abc import Mapping
 
-from .shelf import Entry, Spread
+from .index import Entry, Spread
 
 RULE = (
     "Marks compare KSIVI's numbers with the paper's, rounded as the paper rounds. ✓: our mean is at least as good. "

@@ -2,22 +2,22 @@
 
 from ..experiments import EXPERIMENTS
 from . import text
+from .index import CellRecord, RecordIndex
 from .notes import RULE
 from .page import Page
-from .shelf import Record, Shelf
 
 
 def section(page: Page) -> None:
-    shelf = page.shelf
+    index = page.index
     page.say("# The paper's experiments, run with ksivi")
-    if shelf.preset == "smoke":
+    if index.preset == "smoke":
         page.say("**A smoke run: a fraction of the work on smaller problems. Its numbers mean nothing.**")
     page.say(
         "Every table and figure of *Kernel Semi-Implicit Variational Inference* (ICML 2024), our numbers beside the "
         "paper's. This page and its figures are made from the records alone, one JSON file a cell; running the report "
         "again makes the same files, byte for byte.",
-        "```bash\n" + "\n".join(_commands(shelf.preset)) + "\n```",
-        _made_with(shelf),
+        "```bash\n" + "\n".join(_commands(index.preset)) + "\n```",
+        _made_with(index),
     )
     _times(page)
     page.say(
@@ -34,8 +34,8 @@ def _commands(preset: str) -> list[str]:
     return [f"ksivi paper run all{options}", "ksivi paper report"]
 
 
-def _made_with(shelf: Shelf) -> str:
-    records = list(shelf.records.values())
+def _made_with(index: RecordIndex) -> str:
+    records = list(index.records.values())
     if not records:
         return "There are no records yet."
     devices = _counted(record["device"] for record in records)
@@ -56,8 +56,8 @@ def _counted(devices) -> str:
 
 
 def _times(page: Page) -> None:
-    rows = [_time_row(name, page.shelf.of(name), _planned(page.shelf, name)) for name in EXPERIMENTS]
-    rows.append(_time_row("**all**", list(page.shelf.records.values()), len(page.shelf.cells)))
+    rows = [_time_row(name, page.index.of(name), _planned(page.index, name)) for name in EXPERIMENTS]
+    rows.append(_time_row("**all**", list(page.index.records.values()), len(page.index.cells)))
     page.say(
         "Time on the device: wall clock of the training of each cell, compilation included, summed. Cells may have "
         "shared the device, which makes each of them slower."
@@ -65,11 +65,11 @@ def _times(page: Page) -> None:
     page.table(("experiment", "cells", "finished", "training, s", "training of UIVI, s"), rows)
 
 
-def _planned(shelf: Shelf, experiment: str) -> int:
-    return sum(name == experiment for name, _ in shelf.cells)
+def _planned(index: RecordIndex, experiment: str) -> int:
+    return sum(name == experiment for name, _ in index.cells)
 
 
-def _time_row(name: str, records: list[Record], planned: int) -> list[str]:
+def _time_row(name: str, records: list[CellRecord], planned: int) -> list[str]:
     seconds = {True: 0.0, False: 0.0}
     for record in records:
         seconds[record["spec"].get("plan", {}).get("method") == "uivi"] += record["seconds"]["training"]

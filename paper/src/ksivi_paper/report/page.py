@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from . import text
+from .index import Entry, RecordIndex
 from .notes import Notes
-from .shelf import Entry, Shelf
 
 
 class Page:
@@ -17,8 +17,8 @@ class Page:
     - `link`: that folder as the page names it.
     """
 
-    def __init__(self, shelf: Shelf, notes: Notes, figures: Path = Path(), link: str = ""):
-        self.shelf, self.notes = shelf, notes
+    def __init__(self, index: RecordIndex, notes: Notes, figures: Path = Path(), link: str = ""):
+        self.index, self.notes = index, notes
         self.figures, self.link = figures, link
         self.blocks: list[str] = []
 
@@ -39,7 +39,7 @@ class Page:
 
     def ours(self, entry: Entry) -> str:
         """Our number, with its mark."""
-        found = self.shelf.spread(entry)
+        found = self.index.spread(entry)
         return text.spread(found, entry.decimals) + self.notes.mark(entry, found)
 
     def paper(self, entry: Entry) -> str:
@@ -51,13 +51,13 @@ class Page:
 
     def floor(self, entries: Iterable[Entry]) -> str:
         """The floor, from the first record that has it."""
-        found = (self.shelf.floor(entry) for entry in entries)
+        found = (self.index.floor(entry) for entry in entries)
         return text.number(next((one for one in found if one is not None), None))
 
     def runs(self, entries: Iterable[Entry]) -> str:
         """How many runs entries are of, in words."""
-        return text.runs(self.shelf.spread(entry) for entry in entries)
+        return text.runs(self.index.spread(entry) for entry in entries)
 
     def count(self, entry: Entry) -> str:
-        found = self.shelf.spread(entry)
+        found = self.index.spread(entry)
         return text.NOTHING if found is None else str(len(found.values))

@@ -3,8 +3,8 @@
 from .. import published
 from ..measures import HALF_WIDTHS
 from . import text
+from .index import Entry
 from .page import Page
-from .shelf import Entry
 
 METHODS = {
     "mied": "MIED",

@@ -6,9 +6,9 @@ from pathlib import Path
 from ..experiments import UCI
 from ..remarks import REMARKS
 from . import diffusion, networks, student_t, text, waveform
+from .index import CellRecord, Entry, RecordIndex
 from .notes import RULE, Notes
 from .page import Page
-from .shelf import Entry, Record, Shelf
 
 BEGIN, END = "<!-- headline, made from the records -->", "<!-- end of the headline -->"
 WHICH = (
@@ -17,7 +17,7 @@ WHICH = (
 )
 
 
-def headline(records: Iterable[Record]) -> str:
+def headline(records: Iterable[CellRecord]) -> str:
     """The headline table in Markdown, with its rule and its footnotes, to stand alone.
 
     **Arguments:**
@@ -31,11 +31,11 @@ def headline(records: Iterable[Record]) -> str:
     print(headline(Folder(Path("results/paper")).records()))
     ```
     """
-    page = Page(Shelf(records), Notes(REMARKS))
+    page = Page(RecordIndex(records), Notes(REMARKS))
     return "\n\n".join([table(page), WHICH, RULE, *page.notes.footnotes()]) + "\n"
 
 
-def embed(path: Path, records: Iterable[Record]) -> None:
+def embed(path: Path, records: Iterable[CellRecord]) -> None:
     """Puts the headline between its two marks in a Markdown file."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -48,7 +48,7 @@ def table(page: Page) -> str:
     rows = [
         [name, *page.beside(entry), page.floor([entry]), page.count(entry)]
         for name, entry in _entries()
-        if page.shelf.expects(entry.experiment, entry.cell)
+        if page.index.expects(entry.experiment, entry.cell)
     ]
     return text.table(("KSIVI on", "ours", "paper", "truth against itself", "runs"), rows)
 

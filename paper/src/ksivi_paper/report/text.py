@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from .shelf import Spread
+from .index import Spread
 
 NOTHING = "–"
 _DIGITS = 4

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ksivi.report import _scatters as scatters
-from ksivi.report import _style as style
-
 from ..experiments import OURS
+from ..figures import scatters, style
 from . import text
+from .index import RecordIndex
 from .page import Page
-from .shelf import Shelf
 
 _QUANTITIES = {"jacobian": "‖∂μ/∂φ‖", "lipschitz": "Lipschitz estimate of ∂μ/∂φ"}
 
@@ -24,16 +22,16 @@ def smoothness(page: Page) -> None:
         "− J(φ_b)‖ / ‖φₐ − φ_b‖ from one such stage a to the next b, which is at most that constant in the same "
         "norm. One run of each estimator."
     )
-    rows = [_stages(page.shelf, method) for method in OURS if page.shelf.shown("smoothness", method, "smoothness")]
+    rows = [_stages(page.index, method) for method in OURS if page.index.shown("smoothness", method, "smoothness")]
     caption = "Both quantities over ‖z‖; dashed lines are the smallest G(1 + ‖z‖) above all points of a stage."
     names = list(_QUANTITIES.values())
     page.figure("smoothness", caption, rows, lambda path: scatters.smoothness(path, rows, names))
     page.table(("estimator", "quantity", "steps", "smallest G"), _bounds(rows) or [[text.NOTHING] * 4], words=3)
 
 
-def _stages(shelf: Shelf, method: str) -> list[scatters.Smoothness]:
-    found = shelf.shown("smoothness", method, "smoothness") or {}
-    steps = [f"{step:,}" for step in shelf.steps("smoothness", method)]
+def _stages(index: RecordIndex, method: str) -> list[scatters.Smoothness]:
+    found = index.shown("smoothness", method, "smoothness") or {}
+    steps = [f"{step:,}" for step in index.steps("smoothness", method)]
     names = {"jacobian": steps, "lipschitz": [f"{a} to {b}" for a, b in itertools.pairwise(steps)]}
     z_norm = np.asarray(found["z_norm"], float)
     parts = []
@@ -73,7 +71,7 @@ def estimators(page: Page) -> None:
 
 
 def _estimates(page: Page, method: str, bandwidth: str) -> scatters.Estimates | None:
-    record = page.shelf.get("estimators", f"{method}-{bandwidth}")
+    record = page.index.get("estimators", f"{method}-{bandwidth}")
     if record is None:
         return None
     n, variance, error, seconds = (_column(record, name) for name in ("n", "variance", "error", "seconds"))
@@ -96,7 +94,7 @@ def _fit(record: dict[str, Any], largest: int = 0) -> Any:
 
 def _estimates_row(page: Page, method: str, bandwidth: str) -> list[str]:
     name = f"{style.label(method)}, {bandwidth}"
-    record = page.shelf.get("estimators", f"{method}-{bandwidth}")
+    record = page.index.get("estimators", f"{method}-{bandwidth}")
     if record is None:
         return [name, *[text.NOTHING] * 6]
     last = record["numbers"]["rows"][-1]

@@ -2,15 +2,12 @@
 
 import numpy as np
 
-from ksivi.report import _curves as curves
-from ksivi.report import _densities as densities
-from ksivi.report import _style as style
-
-from ..cells import where
+from ..cells import ProblemSpec
 from ..experiments import TRAINED
+from ..figures import curves, densities, style
 from . import text
+from .index import Entry, RecordIndex
 from .page import Page
-from .shelf import Entry, Shelf
 
 PROBLEMS = ("banana", "multimodal", "x-shaped")
 METHODS = ("ksivi", "ksivi-imq", *TRAINED[1:])
@@ -30,7 +27,7 @@ def section(page: Page) -> None:
 
 
 def _histograms(page: Page) -> None:
-    rows = [_row(page.shelf, method) for method in ("ksivi", "ksivi-imq")]
+    rows = [_row(page.index, method) for method in ("ksivi", "ksivi-imq")]
     rows = [row for row in rows if row]
     caption = (
         "Histograms of 100,000 draws of KSIVI, with the Gaussian kernel and with the IMQ kernel, and contours of the "
@@ -39,14 +36,18 @@ def _histograms(page: Page) -> None:
     page.figure("toys-draws", caption, rows, lambda path: densities.histograms(path, rows))
 
 
-def _row(shelf: Shelf, method: str) -> list:
-    found = [(problem, shelf.shown("toys", f"{problem}-{method}", "histogram")) for problem in PROBLEMS]
+def _row(index: RecordIndex, method: str) -> list:
+    found = [(problem, index.shown("toys", f"{problem}-{method}", "histogram")) for problem in PROBLEMS]
     kernel = "IMQ" if method == "ksivi-imq" else "Gaussian"
-    return [(f"{problem}, {kernel} kernel", where(problem).make().target, shown) for problem, shown in found if shown]
+    return [
+        (f"{problem}, {kernel} kernel", ProblemSpec.of(problem).make().target, shown)
+        for problem, shown in found
+        if shown
+    ]
 
 
 def _curves(page: Page, field: str, linear_below: float | None = None) -> None:
-    shown = [_panel(page.shelf, problem, field) for problem in PROBLEMS]
+    shown = [_panel(page.index, problem, field) for problem in PROBLEMS]
     shown = [panel for panel in shown if panel.curves]
     which = "the paper's Figure 2" if field == "kl" else "the paper's MMD figure"
     caption = f"{_NAMES[field]} along training: means over the runs, and one standard deviation ({which})."
@@ -54,16 +55,16 @@ def _curves(page: Page, field: str, linear_below: float | None = None) -> None:
     page.figure(f"toys-{field}", caption, shown, draw)
 
 
-def _panel(shelf: Shelf, problem: str, field: str) -> curves.Panel:
-    found = [_curve(shelf, problem, method, field) for method in METHODS]
-    floors = [shelf.floor(entry(problem, method, field)) for method in METHODS]
+def _panel(index: RecordIndex, problem: str, field: str) -> curves.Panel:
+    found = [_curve(index, problem, method, field) for method in METHODS]
+    floors = [index.floor(entry(problem, method, field)) for method in METHODS]
     floor = next((one for one in floors if one is not None), None)
     return curves.Panel(problem, [curve for curve in found if curve is not None], floor)
 
 
-def _curve(shelf: Shelf, problem: str, method: str, field: str) -> curves.Curve | None:
-    steps = shelf.steps("toys", f"{problem}-{method}")
-    spreads = [shelf.spread(entry(problem, method, field, step)) for step in steps]
+def _curve(index: RecordIndex, problem: str, method: str, field: str) -> curves.Curve | None:
+    steps = index.steps("toys", f"{problem}-{method}")
+    spreads = [index.spread(entry(problem, method, field, step)) for step in steps]
     known = [(step, one.mean, one.sd) for step, one in zip(steps, spreads, strict=True) if one and one.finite]
     if not known:
         return None

@@ -6,15 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ksivi.metrics import kl_knn
-from ksivi.report import _pairs as pairs
-from ksivi.report import _scatters as scatters
-from ksivi.report import _style as style
 
 from .. import published
 from ..experiments import STEP_SIZES, TRAINED
+from ..figures import pairs, scatters, style
 from . import text
+from .index import Entry, RecordIndex
 from .page import Page
-from .shelf import Entry, Shelf
 
 _BY_RATE = dict(zip(STEP_SIZES, range(len(STEP_SIZES)), strict=True))
 _MARGINS = (2, 3, 4)
@@ -46,7 +44,7 @@ def _table(page: Page) -> None:
     names |= {method: style.label(method) for method in TRAINED[1:]}
     rows = []
     for cell, name in names.items():
-        steps = page.shelf.steps("waveform", cell)
+        steps = page.index.steps("waveform", cell)
         rows += [_row(page, cell, name, step) for step in steps] or [_row(page, cell, name, None)]
     page.say(
         "Sliced distances to draws of NUTS, means over ten redraws of 1,000 draws each; the paper does not say "
@@ -57,7 +55,7 @@ def _table(page: Page) -> None:
 
 
 def _row(page: Page, cell: str, name: str, step: int | None) -> list[str]:
-    last = step is None or step == page.shelf.steps("waveform", cell)[-1]
+    last = step is None or step == page.index.steps("waveform", cell)[-1]
     found = entry(cell) if last else entry(cell, step=step)
     w1 = entry(cell, "sliced_w1", step)
     steps = text.NOTHING if step is None else f"{step:,}"
@@ -71,7 +69,7 @@ def _floors(page: Page, cells: list[str]) -> list[str]:
 
 def _step_sizes(page: Page) -> None:
     halves = [(method, half) for method in ("ksivi", "sivi-sm") for half in (1, 2)]
-    entries = {rate: [_at_rate(page.shelf, method, rate, half) for method, half in halves] for rate in STEP_SIZES}
+    entries = {rate: [_at_rate(page.index, method, rate, half) for method, half in halves] for rate in STEP_SIZES}
     rows = [
         [f"{rate:.5f}".rstrip("0"), *(part for one in row for part in page.beside(one))]
         for rate, row in entries.items()
@@ -85,16 +83,16 @@ def _step_sizes(page: Page) -> None:
     page.table(("learning rate", *text.with_paper(names)), rows)
 
 
-def _at_rate(shelf: Shelf, method: str, rate: float, half: int) -> Entry:
+def _at_rate(index: RecordIndex, method: str, rate: float, half: int) -> Entry:
     """After half the steps or all of them, which are fewer in a smoke run."""
     cell = f"step-sizes-{method}"
-    steps = shelf.steps("waveform", cell)
+    steps = index.steps("waveform", cell)
     step = 10_000 * half if not steps or 10_000 in steps else (steps[-1] * half) // 2
     return Entry("waveform", cell, paper=_published(method, rate, 10_000 * half), step=step, rate=rate)
 
 
 def _corners(page: Page, name: str, margins: tuple[int, ...], columns: int, height: float) -> None:
-    found = [(method, page.shelf.shown("waveform", method, "draws")) for method in TRAINED]
+    found = [(method, page.index.shown("waveform", method, "draws")) for method in TRAINED]
     shown = [(method, _columns(one["draws"], margins)) for method, one in found if one]
     truths = [_columns(one["truth"], margins) for _, one in found if one]
     names = [f"β{'₀₁₂₃₄₅₆'[i]}" for i in margins]
@@ -111,7 +109,7 @@ def _columns(draws: list, margins: tuple[int, ...]) -> np.ndarray:
 
 
 def _correlations(page: Page) -> None:
-    found = [(method, page.shelf.shown("waveform", method, "correlations")) for method in TRAINED]
+    found = [(method, page.index.shown("waveform", method, "correlations")) for method in TRAINED]
     fits = {method: _fit(one) for method, one in found if one}
     shown = [(m, *_pair(one), scatters.Line(fits[m].slope, fits[m].intercept)) for m, one in found if one]
     caption = (
@@ -153,7 +151,7 @@ def _chains(page: Page) -> None:
 
 
 def _divergence(page: Page) -> str:
-    both = [page.shelf.shown("waveform", cell, "all-draws") for cell in ("mala", "sgld")]
+    both = [page.index.shown("waveform", cell, "all-draws") for cell in ("mala", "sgld")]
     if not all(both):
         return text.NOTHING
     mala, sgld = (jnp.asarray(one["draws"], float) for one in both if one)

@@ -5,9 +5,9 @@ from pathlib import Path
 from ..records import Folder
 from ..remarks import REMARKS
 from . import closing, diffusion, networks, opening, student_t, summary, theory, toys, waveform
+from .index import RecordIndex
 from .notes import Notes
 from .page import Page
-from .shelf import Shelf
 
 
 def write_report(folder: Folder, path: Path) -> Path:
@@ -33,7 +33,7 @@ def write_report(folder: Folder, path: Path) -> Path:
     """
     preset = "smoke" if folder.path.name == "smoke" else "paper"
     link = f"{path.stem}/figures"
-    page = Page(Shelf(folder.records(), preset), Notes(REMARKS), path.parent / link, link)
+    page = Page(RecordIndex(folder.records(), preset), Notes(REMARKS), path.parent / link, link)
     opening.section(page)
     page.say("## Headline", summary.WHICH, summary.table(page))
     for section in _SECTIONS:

@@ -1,4 +1,4 @@
-"""A user's own log density, from a Python file."""
+"""A problem from the user's own Python file."""
 
 import importlib.util
 import sys
@@ -9,45 +9,45 @@ import equinox as eqx
 
 from .._core.checks import as_count
 from ..targets import Target
-from ._problem import AbstractProblem, long_run, near_origin
+from ._problem import AbstractProblem, near_origin, resample_truth
 
 
-class Own(AbstractProblem):
-    """A log density whose truth is what NUTS says."""
+class UserProblem(AbstractProblem):
+    """A log density of the user. NUTS gives its truth."""
 
     name: str = eqx.field(static=True)
     target: Target
 
     def reference(self, key, n):
-        return long_run(key, n, self, None)
+        return resample_truth(key, n, self, None)
 
     def start(self, key, n):
         return near_origin(key, n, self.target.dim)
 
 
-def from_file(where: str, dim: int) -> Own:
-    """The problem of a function in a file, which is executed.
+def from_file(where: str, dim: int) -> UserProblem:
+    """A problem from a log density in a Python file. The file is executed.
 
     **Arguments:**
 
     - `where`: "path/to/model.py:log_density".
-    - `dim`: the number of coordinates of its argument.
+    - `dim`: the dimension of its argument.
     """
     function = from_module(where)
     if not callable(function):
         raise ValueError(f"{where} must be a function, got {type(function).__name__}")
-    return Own(where, Target(function, as_count(dim, "dim")))
+    return UserProblem(where, Target(function, as_count(dim, "dim")))
 
 
 def from_module(where: str) -> Any:
-    """What a Python file, which is executed, defines by this name: "path/to/model.py:name"."""
+    """The object that "path/to/model.py:name" names. The file is executed."""
     path, _, name = where.rpartition(":")
     file = Path(path)
     if not path or not name or not file.is_file():
-        raise ValueError(f"a problem of your own is FILE.py:NAME with a file that exists, got {where!r}")
+        raise ValueError(f"your own problem must be FILE.py:NAME with a file that exists, got {where!r}")
     module = _execute(file.resolve())
     if not hasattr(module, name):
-        raise ValueError(f"{path} must define {name}, and it does not")
+        raise ValueError(f"{path} does not define {name}")
     return getattr(module, name)
 
 
@@ -56,7 +56,7 @@ def _execute(file: Path):
     if spec is None or spec.loader is None:
         raise ValueError(f"{file} must be a Python file")
     module = importlib.util.module_from_spec(spec)
-    # As when the file is run as a script: it may import its neighbours, now or later, and find itself by name.
+    # Like a script, the file can import its neighbours, now or later, and is in `sys.modules`.
     sys.path.insert(0, str(file.parent))
     sys.modules[spec.name] = module
     try:

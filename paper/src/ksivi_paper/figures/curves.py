@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ._figures import dress
-from ._style import FAINT, colour, label, legend, marker, method_grid, panels, plain_logs, save
+from ksivi.report import FAINT, dress, panels, save
+
+from .style import colour, label, legend, marker, method_grid, plain_logs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ._style import TRUTH, colour, legend, method_grid, save
+from ksivi.report import save
+
+from .style import TRUTH, colour, legend, method_grid
 
 Band = dict[str, Any]
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ._figures import dress
-from ._style import FAINT, WIDTH, colour, label, legend, marker, panels, plain_logs, save
+from ksivi.report import FAINT, WIDTH, dress, panels, save
+
+from .style import colour, label, legend, marker, plain_logs
 
 _STAGES = ("#56b4e9", "#e07b00", "#6a51a3", "#009e73", "#1a1a1a", "#b07aa1")
 _STAGE_MARKERS = "o^sDvP"

@@ -11,7 +11,7 @@ from ..cells import Cell
 from ..experiments import EXPERIMENTS
 from ..records import plain
 
-Record = dict[str, Any]
+CellRecord = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,10 +74,10 @@ class Entry:
         return "/".join(str(part) for part in parts if part is not None)
 
 
-class Shelf:
+class RecordIndex:
     """All records there are, and all cells that there should be."""
 
-    def __init__(self, records: Iterable[Record], preset: str = "paper"):
+    def __init__(self, records: Iterable[CellRecord], preset: str = "paper"):
         self.preset = preset
         self.cells = {(c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)}
         wanted = {key: plain(cell.spec) for key, cell in self.cells.items()}
@@ -86,10 +86,10 @@ class Shelf:
         self.outdated = [record for key, record in found.items() if key not in self.records]
         """Of cells that the experiments do not have any more, or have with other settings; the page leaves them out."""
 
-    def get(self, experiment: str, cell: str) -> Record | None:
+    def get(self, experiment: str, cell: str) -> CellRecord | None:
         return self.records.get((experiment, cell))
 
-    def of(self, experiment: str) -> list[Record]:
+    def of(self, experiment: str) -> list[CellRecord]:
         return [record for (name, _), record in self.records.items() if name == experiment]
 
     def expects(self, experiment: str, cell: str) -> bool:
@@ -124,7 +124,7 @@ class Shelf:
         return [cell for key, cell in self.cells.items() if key not in self.records]
 
 
-def _rows(record: Record, entry: Entry) -> list[tuple[dict[str, Any], str]]:
+def _rows(record: CellRecord, entry: Entry) -> list[tuple[dict[str, Any], str]]:
     """The rows of an entry's step and learning rate, each with how its run ended."""
     rows, status = record["numbers"]["rows"], record["status"] or [""]
     pairs = [(row, status[i % len(status)]) for i, row in enumerate(rows)]

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..targets import Target
-from ._figures import contours, dress
-from ._style import panels, save
+from ksivi import Target
+from ksivi.report import contours, dress, panels, save
 
 _HEIGHT = 3.0
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ._figures import frame, mass_levels, new_figure
-from ._style import TRUTH, WIDTH, colour, label, save
+from ksivi.report import WIDTH, frame, mass_levels, new_figure, save
+
+from .style import TRUTH, colour, label
 
 _GRID = 48
 _MASSES = (0.9, 0.6, 0.3)
