@@ -1,1 +1,1 @@
-"""What every package may import: checks of arguments, precision, files, compilation, devices."""
+"""Helpers for every package: argument checks, precision, files, compilation and devices."""

@@ -1,4 +1,4 @@
-"""Where files are kept between runs."""
+"""The folder for files that are kept between processes."""
 
 import os
 from pathlib import Path

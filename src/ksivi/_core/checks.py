@@ -1,4 +1,4 @@
-"""Argument checks: every message names the argument, what came and what was expected."""
+"""Argument checks. Each error message names the argument, what was expected and what was given."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 def as_key(key: Any, name: str = "key") -> PRNGKeyArray:
-    """A typed key, or a batch of them; old-style `uint32` keys are wrapped."""
+    """A typed key, or a batch of typed keys. Old-style `uint32` keys are wrapped."""
     dtype = getattr(key, "dtype", None)
     if dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key):
         return key
@@ -20,7 +20,9 @@ def as_key(key: Any, name: str = "key") -> PRNGKeyArray:
             return jax.random.wrap_key_data(key)
         except (TypeError, ValueError):
             pass
-    raise ValueError(f"{name} must be a JAX random key such as jax.random.key(0), got {describe(key)}")
+    raise ValueError(
+        f"{name} must be a JAX random key such as jax.random.key(0), got {describe(key)}"
+    )
 
 
 def as_single_key(key: Any, name: str = "key") -> PRNGKeyArray:
@@ -39,7 +41,7 @@ def as_keys(key: Any) -> PRNGKeyArray:
 
 
 def as_count(value: Any, name: str, minimum: int = 1) -> int:
-    """A whole number of at least `minimum`, and no larger than sizes of JAX's arrays, and its steps, can be."""
+    """A whole number of at least `minimum`. It must fit in 32 bits, as step counts in JAX do."""
     count = as_seed(value, name, minimum)
     if count >= 2**31:
         raise ValueError(f"{name} must be less than 2**31, got {count}")
@@ -47,24 +49,38 @@ def as_count(value: Any, name: str, minimum: int = 1) -> int:
 
 
 def as_seed(value: Any, name: str = "seed", minimum: int = 0) -> int:
-    """A whole number of any size."""
+    """A whole number of at least `minimum`, of any size."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < minimum:
-        raise ValueError(f"{name} must be a whole number of at least {minimum}, got {describe(value)}")
+        raise ValueError(
+            f"{name} must be a whole number of at least {minimum}, got {describe(value)}"
+        )
     return int(value)
 
 
 def as_widths(value: Any, name: str) -> tuple[int, ...]:
-    """Widths of layers, none or more."""
-    if not isinstance(value, Sequence | np.ndarray) or isinstance(value, str | bytes) or np.ndim(value) != 1:
-        raise ValueError(f"{name} must be a list of widths, such as (50, 50), got {describe(value)}")
+    """A list of layer widths. It may be empty."""
+    if (
+        not isinstance(value, Sequence | np.ndarray)
+        or isinstance(value, str | bytes)
+        or np.ndim(value) != 1
+    ):
+        raise ValueError(
+            f"{name} must be a list of widths, such as (50, 50), got {describe(value)}"
+        )
     return tuple(as_count(width, f"{name}[{i}]") for i, width in enumerate(value))
 
 
 def as_choice(value: Any, name: str, choices: tuple) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(value, str | int | float | None) or isinstance(value, bool) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value)}")
+    if (
+        not isinstance(value, str | int | float | None)
+        or isinstance(value, bool)
+        or value not in choices
+    ):
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, got {describe(value)}"
+        )
     return value
 
 
@@ -75,76 +91,90 @@ def as_flag(value: Any, name: str) -> bool:
 
 
 def as_floats(value: Any, name: str, expected: str = "real numbers") -> Float[Array, "..."]:
-    """Real numbers in JAX's precision; traced values pass."""
+    """Real numbers in JAX's default precision. Traced values are accepted."""
     if not _is_real(value):
         raise ValueError(f"{name} must be {expected}, got {describe(value)}")
     return jnp.asarray(value, jnp.result_type(float))
 
 
 def as_array(value: Any, name: str) -> Array:
-    """Truth values, integers or floating numbers as they are."""
+    """An array of booleans, integers or floats, in its own dtype."""
     if not _is_real(value) and getattr(value, "dtype", None) != jnp.bool_:
         raise ValueError(f"{name} must be an array of numbers, got {describe(value)}")
     return jnp.asarray(value)
 
 
 def as_numbers(value: Any, name: str, shape: tuple[int | str, ...]) -> Float[np.ndarray, "..."]:
-    """Real numbers in double precision, by NumPy; a name in the shape is for any length but 0."""
+    """Real numbers as a NumPy array in double precision.
+
+    A name in `shape` stands for any length except 0.
+    """
     fits = _is_real(value) and np.ndim(value) == len(shape)
-    if not fits or any(n == 0 if isinstance(m, str) else n != m for n, m in zip(np.shape(value), shape, strict=True)):
-        wanted = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
-        raise ValueError(f"{name} must be real numbers of shape {wanted}, got {describe(value)}")
+    if not fits or any(
+        n == 0 if isinstance(m, str) else n != m
+        for n, m in zip(np.shape(value), shape, strict=True)
+    ):
+        expected = f"({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+        raise ValueError(f"{name} must be real numbers of shape {expected}, got {describe(value)}")
     return np.asarray(value, np.float64)
 
 
 def _is_real(value: Any) -> bool:
-    """Whether these are integers or floating numbers, one or an array of them."""
-    dtype = value.dtype if isinstance(value, jax.Array | np.ndarray | np.generic) else _dtype_in_jax(value)
+    """Whether the value is an integer, a float, or an array of them."""
+    dtype = (
+        value.dtype
+        if isinstance(value, jax.Array | np.ndarray | np.generic)
+        else _dtype_in_jax(value)
+    )
     return holds_numbers(dtype) and dtype != jnp.bool_
 
 
 def _dtype_in_jax(value: Any) -> Any:
     try:
         return jnp.asarray(value).dtype
-    except Exception:  # whatever an object's own conversion raises: it is no number
+    except Exception:  # a conversion may raise anything; then it is not a number
         return None
 
 
 def holds_numbers(dtype: Any) -> bool:
-    """Whether arrays of this dtype hold truth values, integers or floating numbers."""
+    """Whether arrays of this dtype hold booleans, integers or floats."""
     kinds = (jnp.bool_, jnp.integer, jnp.floating)
     return isinstance(dtype, np.dtype) and any(jnp.issubdtype(dtype, kind) for kind in kinds)
 
 
 def as_positive(value: Any, name: str) -> Float[Array, ""]:
-    """One positive finite number; traced values pass unseen."""
+    """One positive finite number. Traced values are not checked."""
     found = as_floats(value, name, "one positive number")
-    if found.shape != () or not (isinstance(value, jax.core.Tracer) or _is_normal(value, found.dtype)):
+    if found.shape != () or not (
+        isinstance(value, jax.core.Tracer) or _is_normal(value, found.dtype)
+    ):
         raise ValueError(f"{name} must be one positive number, got {describe(value)}")
     return found
 
 
 def _is_normal(value: Any, dtype: Any) -> bool:
-    """Whether it is positive as JAX will hold it, neither infinite nor so small that it counts as 0 there."""
-    # By NumPy: within a trace even a comparison of known values is traced.
+    """Whether the value is positive and finite in this dtype, and does not round to 0."""
+    # NumPy, because inside a trace JAX would trace even a comparison of known values.
     limits = jnp.finfo(dtype)
     return bool(float(limits.tiny) <= np.asarray(value) <= float(limits.max))
 
 
 def as_samples(x: Any, name: str, dim: int | None = None) -> Float[Array, "n d"]:
-    """A finite floating (n, d) array."""
+    """An (n, d) array of finite floats."""
     return jnp.asarray(as_numpy_samples(x, name, dim))
 
 
 def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndarray, "n d"]:
-    """The same in NumPy, in the precision that came."""
+    """An (n, d) NumPy array of finite floats, in the precision that was given."""
     expected = f"(n, {'d' if dim is None else dim})"
     try:
         x = np.asarray(x)
     except jax.errors.TracerArrayConversionError:
         raise
-    except (TypeError, ValueError) as error:  # of keys, of ragged lists
-        raise ValueError(f"{name} must be an array of shape {expected}, got {describe(x)}") from error
+    except (TypeError, ValueError) as error:  # keys and ragged lists
+        raise ValueError(
+            f"{name} must be an array of shape {expected}, got {describe(x)}"
+        ) from error
     shape, dtype = x.shape, x.dtype
     if len(shape) != 2 or 0 in shape or (dim is not None and shape[1] != dim):
         raise ValueError(f"{name} must be an array of shape {expected}, got shape {shape}")
@@ -158,7 +188,9 @@ def as_numpy_samples(x: Any, name: str, dim: int | None = None) -> Float[np.ndar
 
 def require_callbacks(callbacks: Any) -> None:
     if not isinstance(callbacks, Sequence) or not all(callable(callback) for callback in callbacks):
-        raise ValueError(f"callbacks must be a list of functions of a Chunk, got {describe(callbacks)}")
+        raise ValueError(
+            f"callbacks must be a list of functions of a Chunk, got {describe(callbacks)}"
+        )
 
 
 def require_callable(value: Any, name: str) -> None:
@@ -167,15 +199,17 @@ def require_callable(value: Any, name: str) -> None:
 
 
 @contextlib.contextmanager
-def blaming(name: str, where: str = "") -> Iterator[None]:
-    """Whatever a user's function raises is said to be of that argument."""
+def attributing_errors_to(name: str, where: str = "") -> Iterator[None]:
+    """Turns any exception of a user's function into a `ValueError` that names the argument."""
     try:
         yield
     except Exception as error:
         is_ours = isinstance(error, ValueError) and str(error).startswith((f"{name} ", f"{name}["))
         if is_ours:
             raise
-        raise ValueError(f"{name} failed{where and ' ' + where}: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{name} failed{where and ' ' + where}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def require_point(x: Any, dim: int) -> None:
@@ -184,7 +218,9 @@ def require_point(x: Any, dim: int) -> None:
         raise ValueError(f"x must be an array of shape ({dim},), got {describe(x)}")
     shape, dtype = jnp.shape(x), jnp.result_type(x)
     if shape != (dim,):
-        raise ValueError(f"x must be one point of shape ({dim},), got shape {shape}; use jax.vmap for a batch")
+        raise ValueError(
+            f"x must be one point of shape ({dim},), got shape {shape}; use jax.vmap for a batch"
+        )
     if not jnp.issubdtype(dtype, jnp.floating):
         raise ValueError(f"x must hold floating-point numbers, got dtype {dtype}")
 
@@ -198,8 +234,10 @@ def require_points(x: Any, dim: int) -> None:
 
 
 def describe(value: Any) -> str:
-    """What came, in a few words."""
-    if isinstance(value, jax.Array | np.ndarray) and (value.ndim or isinstance(value, jax.core.Tracer)):
+    """A short description of a value, for error messages."""
+    if isinstance(value, jax.Array | np.ndarray) and (
+        value.ndim or isinstance(value, jax.core.Tracer)
+    ):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
     text = " ".join(repr(value).split())
     return f"{text if len(text) < 100 else text[:99] + '…'} ({type(value).__name__})"

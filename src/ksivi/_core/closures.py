@@ -1,4 +1,4 @@
-"""Optimisers compared by what they compute, so that a second `optax.adam(1e-3)` does not compile again."""
+"""Compares optimisers by what they compute: a second `optax.adam(1e-3)` compiles nothing again."""
 
 import functools
 import types
@@ -10,13 +10,14 @@ import numpy as np
 Function = TypeVar("Function")
 
 _LIBRARIES = ("optax", "jax")
-"""Whose functions depend on their code and closures alone. A user's may read globals, and stands for itself."""
+"""Functions of these libraries depend only on their code and closures. A user's function may read
+globals, so it equals only itself."""
 
 
 class Structural(Generic[Function]):
-    """Wraps optimisers; equal when Optax made them from equal code and everything they close over is equal.
+    """Wraps an optimiser. Two are equal if Optax made them from equal code and equal closures.
 
-    Optax builds its transformations from closures, which Python compares by identity alone.
+    Optax builds its transformations from closures, which Python compares by identity.
     """
 
     def __init__(self, value: Function):
@@ -34,13 +35,16 @@ class Structural(Generic[Function]):
 
 
 def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
-    """A hashable description of a value; objects that it cannot look into stand for themselves."""
+    """A hashable description of a value. An object of unknown type describes itself."""
     if id(value) in above:
         return ("cycle", above.index(id(value)))
     above = (*above, id(value))
     if isinstance(value, types.FunctionType) and value.__module__.split(".")[0] in _LIBRARIES:
         cells = tuple(_contents(cell) for cell in value.__closure__ or ())
-        return (value.__code__, _fingerprint((value.__defaults__, value.__kwdefaults__, cells), above))
+        return (
+            value.__code__,
+            _fingerprint((value.__defaults__, value.__kwdefaults__, cells), above),
+        )
     if isinstance(value, types.MethodType):
         return (value.__func__, _fingerprint(value.__self__, above))
     if isinstance(value, functools.partial):
@@ -63,7 +67,7 @@ def _contents(cell: types.CellType) -> Any:
 
 
 class _Itself:
-    """Equal to what equals it, of the same type; an unhashable value to itself alone."""
+    """Equal to an equal value of the same type. An unhashable value equals only itself."""
 
     def __init__(self, value: Any):
         self.value = value
@@ -71,7 +75,9 @@ class _Itself:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Itself) or type(self.value) is not type(other.value):
             return False
-        return self.value is other.value or (type(self.value).__hash__ is not None and bool(self.value == other.value))
+        return self.value is other.value or (
+            type(self.value).__hash__ is not None and bool(self.value == other.value)
+        )
 
     def __hash__(self) -> int:
         try:

@@ -1,4 +1,4 @@
-"""Compiled programs, of which only the last few are kept."""
+"""Compiled programs. Only the most recent ones are kept."""
 
 import functools
 import re
@@ -11,33 +11,35 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .sharding import num_threads, on_every_device, platform_of, tracing_for, whole
+from .sharding import num_threads, on_every_device, platform_of, replicate, tracing_for
 
 Function = TypeVar("Function", bound=Callable)
 
 _KEPT = 8
-"""Programs of one function, each for other static arguments or shapes."""
-_LITTLE = {"xla_backend_optimization_level": 1}
-_IN_ORDER = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
-"""Operations in an order that saves memory, in practice one after another. By default XLA runs those that do not depend
-on each other at once, and two batches of matrix decompositions then wait for good for threads which the other holds."""
-_ON_ALL_CORES = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
-"""Sums by YNNPACK, but not matrix products: at 256 × 128 × 128 it uses one core, and Eigen uses two."""
+"""Number of programs kept per function. Each has its own static arguments and shapes."""
+_LESS_OPTIMISED = {"xla_backend_optimization_level": 1}
+_SEQUENTIAL = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+"""Runs operations one after another. By default XLA runs independent operations in parallel, and
+then two batches of matrix decompositions deadlock: each waits for threads that the other holds."""
+_PARALLEL_SUMS = {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"}
+"""YNNPACK computes sums, not matrix products: at 256 × 128 × 128 it uses one core, Eigen two."""
 
-_IN_GRAPHS = {
+_CUDA_GRAPHS = {
     "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,CONDITIONAL,WHILE,"
+    "DYNAMIC_SLICE_FUSION",
 }
-"""Loops recorded as one CUDA graph, in which launches wait for what they read alone: a step is dozens of launches of a
-microsecond or two, half of which could run beside others. The results are the same to the bit."""
+"""Records loops as one CUDA graph, in which a kernel launch waits only for its inputs. A step is
+dozens of launches of one or two microseconds, and half of them can run in parallel. Results are
+equal bit for bit."""
 
-_WAITS = re.compile(r"\b(custom-call|fft|convolution)\(")
-"""Operations that may hold one of XLA's threads while they wait for another, such as matrix decompositions and calls of
-Python. Programs that do so at once wait for good when all threads are held."""
+_BLOCKING = re.compile(r"\b(custom-call|fft|convolution)\(")
+"""Operations that may hold one of XLA's threads while they wait for another thread, such as matrix
+decompositions and calls to Python. Two such programs in parallel can deadlock."""
 
 
 class _Result(eqx.Module):
-    """What a program returns: arrays, and the rest of the tree, which was known when it was compiled."""
+    """The result of a program: arrays, and the rest of the tree, known at compile time."""
 
     arrays: list[Array | None]
     rest: Any = eqx.field(static=True)
@@ -47,30 +49,33 @@ class _Result(eqx.Module):
 
 
 class _Program:
-    """`jitted`, and what of it several threads may call."""
+    """A jitted function, and its executable for calls from several threads."""
 
     def __init__(self, run: Callable[[list], _Result], options: dict[str, Any] | None):
         self.jitted = jax.jit(run, compiler_options=options)
-        self.waits: dict[Any, bool] = {}
+        self.blocks: dict[Any, bool] = {}
 
-    def beside_others(self, arrays: list[Array | None]) -> Callable[[list], _Result] | None:
-        """What was compiled, which does not ask the thread that calls it for JAX's settings; None if it must run alone.
+    def thread_safe_executable(
+        self, arrays: list[Array | None]
+    ) -> Callable[[list], _Result] | None:
+        """The compiled executable, or None if two calls in parallel could deadlock.
 
-        JAX remembers it: what these arrays and settings were seen with before is not compiled again.
+        An executable does not depend on the JAX settings of the thread that calls it. JAX caches
+        it, so nothing is compiled twice.
         """
         compiled = self.jitted.lower(arrays).compile()
         executable = compiled.runtime_executable()
-        if executable not in self.waits:
-            self.waits[executable] = bool(_WAITS.search(compiled.as_text() or ""))
-        return None if self.waits[executable] else compiled
+        if executable not in self.blocks:
+            self.blocks[executable] = bool(_BLOCKING.search(compiled.as_text() or ""))
+        return None if self.blocks[executable] else compiled
 
 
 def jit(function: Function, fast_compile: bool = False) -> Function:
-    """`eqx.filter_jit` that forgets: arrays are traced, all else is static, and the eight last programs are kept.
+    """`eqx.filter_jit` with a bounded cache: it keeps only the last eight programs of a function.
 
-    JAX keeps every program for as long as the process lives, those for a target that is gone among them. On a CPU
-    each takes dozens of memory maps, of which Linux grants a process 65,530: a few dozen fits to different targets,
-    and the next compilation is a segmentation fault.
+    Arrays are traced, and everything else is static. JAX itself keeps every program until the
+    process ends. On a CPU each program takes dozens of memory maps, and Linux allows 65,530 per
+    process. After a few dozen fits to different targets, the next compilation would crash.
     """
 
     @functools.lru_cache(maxsize=_KEPT)
@@ -81,8 +86,8 @@ def jit(function: Function, fast_compile: bool = False) -> Function:
             args, kwargs = _join(tree, arrays, static)
             with tracing_for(platform):
                 results, *rest = _split(function(*args, **kwargs))
-            # Whatever the devices of a mesh share, what comes out is on all of them: every process can read it.
-            return _Result(results if nested else jax.tree.map(whole, results), tuple(rest))
+            # Replicated over the devices of a mesh, so that every process can read the results.
+            return _Result(results if nested else jax.tree.map(replicate, results), tuple(rest))
 
         run.__name__ = run.__qualname__ = function.__name__
         return _Program(run, dict(options) or None)
@@ -106,20 +111,21 @@ def jit(function: Function, fast_compile: bool = False) -> Function:
 
 
 def on_cores(function: Callable) -> Callable[..., list | None]:
-    """function(i, ...) at i = 0 … count − 1, by one program that a thread a core calls; for a CPU.
+    """Calls function(i, ...) for i = 0 … count − 1 in parallel on a CPU, with one thread per core.
 
-    A step of training is too small to be divided: ten runs of KSIVI on 16 cores take a sixth of the time of one program
-    for all of them. The result is None where the program must not run beside another.
+    XLA cannot divide a training step well, because the step is too small. Ten runs of KSIVI on 16
+    cores take a sixth of the time that one program for all runs takes. The result is None if calls
+    in parallel could deadlock.
     """
     compiled = jit(function)
 
     def call(count: int, *args: Any) -> list | None:
         indices = [jnp.asarray(i, jnp.int32) for i in range(count)]
         program, arrays = compiled.program_for((indices[0], *args), {})  # type: ignore[attr-defined]
-        executable = program.beside_others(arrays)
+        executable = program.thread_safe_executable(arrays)
         if executable is None:
             return None
-        # The index is the first leaf of all arguments.
+        # The index is the first leaf of the arguments.
         run = lambda index: jax.block_until_ready(executable([index, *arrays[1:]])).tree()  # noqa: E731
         with ThreadPoolExecutor(min(count, num_threads())) as threads:
             return list(threads.map(run, indices))
@@ -128,30 +134,34 @@ def on_cores(function: Callable) -> Callable[..., list | None]:
 
 
 def one_shot(function: Function) -> Function:
-    """`jit` for what runs for seconds: on a CPU, compiled with little optimisation, in half the time.
+    """`jit` for programs that run only for seconds: on a CPU it compiles in half the time.
 
-    Matrix products are libraries' in any case; what suffers, by a quarter or so, are large loops over elements.
+    The compiler optimises less. Matrix products do not suffer, because libraries compute them.
+    Large elementwise loops are about a quarter slower.
     """
     return jit(function, fast_compile=True)
 
 
 def _is_nested(arrays: list[Array | None]) -> bool:
-    """Whether another program is being traced, which alone may have options; its constants are tracers as well."""
+    """Whether another program is being traced. Only the outer program may have compiler options."""
+    # Inside a trace, constants are tracers too.
     return any(isinstance(array, jax.core.Tracer) for array in (*arrays, jnp.zeros(())))
 
 
 @functools.cache
 def _options(fast_compile: bool, platform: str) -> tuple[tuple[str, Any], ...]:
     if fast_compile and platform == "cpu":
-        return tuple((_IN_ORDER | _LITTLE).items())
-    sure, probed = {"cpu": (_IN_ORDER, _ON_ALL_CORES), "gpu": ({}, _IN_GRAPHS), "cuda": ({}, _IN_GRAPHS)}.get(
-        platform, ({}, {})
-    )
+        return tuple((_SEQUENTIAL | _LESS_OPTIMISED).items())
+    sure, probed = {
+        "cpu": (_SEQUENTIAL, _PARALLEL_SUMS),
+        "gpu": ({}, _CUDA_GRAPHS),
+        "cuda": ({}, _CUDA_GRAPHS),
+    }.get(platform, ({}, {}))
     return tuple((sure | (probed if _is_known(probed, platform) else {})).items())
 
 
 def _is_known(options: dict[str, Any], platform: str) -> bool:
-    """Whether this version of XLA has such options: those that are experimental come and go."""
+    """Whether this version of XLA has these options. Experimental ones come and go."""
     try:
         with jax.default_device(jax.local_devices(backend=platform)[0]):
             jax.jit(lambda: 0, compiler_options=options).lower().compile()
@@ -161,16 +171,22 @@ def _is_known(options: dict[str, Any], platform: str) -> bool:
 
 
 def _split(tree: PyTree) -> tuple[list[Array | None], Any, tuple[Any, ...]]:
-    """The arrays of a tree, its structure, and what else it holds."""
+    """The arrays of a tree, its structure, and its other leaves."""
     leaves, structure = jax.tree.flatten(tree)
     is_array = [eqx.is_array(leaf) for leaf in leaves]
     arrays = [leaf if yes else None for leaf, yes in zip(leaves, is_array, strict=True)]
-    return arrays, structure, tuple(None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True))
+    return (
+        arrays,
+        structure,
+        tuple(None if yes else leaf for leaf, yes in zip(leaves, is_array, strict=True)),
+    )
 
 
 def _kinds(arrays: list[Array | None], static: tuple[Any, ...]) -> tuple:
-    """What tells programs apart besides values: shapes and dtypes of arrays, and types, for 1 equals 1.0 and True."""
-    shapes = tuple((a.shape, a.dtype, getattr(a, "weak_type", False)) for a in arrays if a is not None)
+    """Shapes and dtypes of the arrays, and types of the static values, because 1 == 1.0 == True."""
+    shapes = tuple(
+        (a.shape, a.dtype, getattr(a, "weak_type", False)) for a in arrays if a is not None
+    )
     return shapes, tuple(type(value) for value in static)
 
 

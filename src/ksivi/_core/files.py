@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and arrays in files that are no larger than they say."""
+"""Atomic writes, and safe reads of arrays from files."""
 
 import csv
 import math
@@ -13,13 +13,16 @@ UNREADABLE = (
     *(OSError, ValueError, TypeError, EOFError, KeyError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, csv.Error),
 )
-"""What readers of JSON, CSV and npz raise for files that are none."""
+"""Exceptions that readers of JSON, CSV and npz raise for files in another format."""
 _MOST = 2**33
-"""Bytes of arrays that are read from one compressed file."""
+"""Maximum number of bytes that are read from one compressed file."""
 
 
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:
-    """Written beside, flushed to the disk, then renamed: after a crash there is the old file or the new one."""
+    """Writes a file so that after a crash either the old or the new content is there.
+
+    It writes a temporary file in the same folder, flushes it to disk and renames it.
+    """
     path = Path(path)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -35,17 +38,23 @@ def write_atomically(path: str | os.PathLike, content: bytes) -> None:
 
 
 def save(path: str | os.PathLike, content: bytes) -> None:
-    """Writes a file that the user named, or raises `ValueError` with the reason."""
-    if not isinstance(path, str | os.PathLike) or not Path(path).parent.is_dir() or Path(path).is_dir():
+    """Writes a file at a path from the user. Raises `ValueError` with the reason if it cannot."""
+    if (
+        not isinstance(path, str | os.PathLike)
+        or not Path(path).parent.is_dir()
+        or Path(path).is_dir()
+    ):
         raise ValueError(f"path must name a file in a folder that exists, got {path!r}")
     try:
         write_atomically(path, content)
     except (OSError, ValueError) as error:
-        raise ValueError(f"path must name a file that can be written, got {path!r}: {error}") from error
+        raise ValueError(
+            f"path must name a file that can be written, got {path!r}: {error}"
+        ) from error
 
 
 def _sync_folder(folder: Path) -> None:
-    """The folder's entry too, where the system lets a folder be opened."""
+    """Flushes the folder's entry to disk, if the system can open folders."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -59,26 +68,33 @@ def _sync_folder(folder: Path) -> None:
 
 
 def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """The arrays of an npz file, without pickles. Refuses (`ValueError`) one that claims more than it holds.
+    """The arrays of an npz file, without pickles.
 
-    NumPy makes room for the shape that a header states before it reads; so sizes are compared first.
+    Raises `ValueError` if a header states more data than the file holds. NumPy would allocate
+    memory for the stated shape before it reads.
     """
     with zipfile.ZipFile(path) as archive:
         total = sum(entry.file_size for entry in archive.infolist())
         if total > _MOST:
-            raise ValueError(f"it would take {total:,} bytes, and at most {_MOST:,} are read")
+            raise ValueError(f"the arrays take {total:,} bytes, more than the maximum of {_MOST:,}")
         for entry in archive.infolist():
-            _require_honest(archive, entry)
+            _require_stated_size(archive, entry)
     with np.load(path, allow_pickle=False) as stored:
         return dict(stored)
 
 
-def _require_honest(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
+def _require_stated_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
     with archive.open(entry) as file:
         version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        read = (
+            np.lib.format.read_array_header_1_0
+            if version == (1, 0)
+            else np.lib.format.read_array_header_2_0
+        )
         shape, _, dtype = read(file)
         if dtype.hasobject:
-            raise ValueError(f"{entry.filename} holds objects, which are code")
+            raise ValueError(f"{entry.filename} holds Python objects, which can run code")
         if math.prod(shape) * dtype.itemsize > entry.file_size:
-            raise ValueError(f"{entry.filename} claims shape {shape} and holds {entry.file_size:,} bytes")
+            raise ValueError(
+                f"{entry.filename} claims shape {shape} but holds only {entry.file_size:,} bytes"
+            )

@@ -1,4 +1,4 @@
-"""Numbers that are easy to get wrong: the precision of matrix products, importance weights, keys."""
+"""Precision of matrix products, importance weights and random keys."""
 
 import contextlib
 import functools
@@ -16,32 +16,38 @@ Vector = TypeVar("Vector", Float[np.ndarray, " n"], Float[Array, " n"])
 
 
 def full_precision() -> contextlib.AbstractContextManager:
-    """Traces matrix products in full precision unless the user has set `jax_default_matmul_precision`.
+    """Traces matrix products in full precision, unless `jax_default_matmul_precision` is set.
 
-    Accelerators multiply float32 matrices in TF32 by default, which is a relative error of 1e-3 in a score.
+    Accelerators multiply float32 matrices in TF32 by default. That gives a relative error of 1e-3
+    in a score.
     """
-    return contextlib.nullcontext() if _chosen_precision() else jax.default_matmul_precision("highest")
+    return (
+        contextlib.nullcontext() if _chosen_precision() else jax.default_matmul_precision("highest")
+    )
 
 
 def _chosen_precision() -> str | None:
-    """The user's, or that of a `full_precision` around."""
+    """The precision that the user or an enclosing `full_precision` has set."""
     return jax.config.values["jax_default_matmul_precision"]
 
 
 def product(a: Float[Array, "*n i"], b: Float[Array, "i o"]) -> Float[Array, "*n o"]:
-    """a @ b as exact as its dtype, in the form that is quickest where it runs, unless the user has set a precision.
+    """a @ b in the full precision of its dtype, unless the user has set a precision.
 
-    NVIDIA's tensor cores multiply float32 as three products of TF32, with the error of a float32 product (an rms of
-    1.32e-6 where that has 1.25e-6, on normals of 256 × 128 × 128): of 62 µs for a step on an H200 that saves 4.
+    NVIDIA's tensor cores compute a float32 product as three TF32 products. The error is that of a
+    float32 product (rms 1.32e-6 against 1.25e-6, on normals of 256 × 128 × 128). On an H200 this
+    saves 4 of 62 µs per step.
     """
     if _chosen_precision() is None and a.dtype == b.dtype == jnp.float32 and has_ampere():
-        return _where_it_runs(a, b)
+        return _product_by_platform(a, b)
     with full_precision():
         return a @ b
 
 
-@functools.partial(jax.jit, inline=True)  # without it, arrays on a CPU beside a GPU would be taken for the GPU's
-def _where_it_runs(a: Array, b: Array) -> Array:
+@functools.partial(
+    jax.jit, inline=True
+)  # otherwise CPU arrays on a host with a GPU would get the GPU's product
+def _product_by_platform(a: Array, b: Array) -> Array:
     in_three = functools.partial(jnp.matmul, precision=lax.DotAlgorithmPreset.TF32_TF32_F32_X3)
     in_one = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
     return lax.platform_dependent(a, b, cuda=in_three, default=in_one)
@@ -49,7 +55,7 @@ def _where_it_runs(a: Array, b: Array) -> Array:
 
 @functools.cache
 def has_ampere() -> bool:
-    """Whether there is an NVIDIA GPU of compute capability 8 or more: from there on they have TF32, and run Triton."""
+    """Whether there is an NVIDIA GPU of compute capability 8 or more: with TF32 and Triton."""
     try:
         return float(jax.local_devices(backend="cuda")[0].compute_capability) >= 8
     except (RuntimeError, ValueError, AttributeError):
@@ -62,25 +68,28 @@ def log_mean_exp(a: Float[Array, "n m"]) -> Float[Array, " n"]:
 
 
 def truncated_weights(log_weights: Vector) -> Vector:
-    """Weights that sum to 1, cut at √n times their mean. Those that are NaN count as 0; all do where none is finite.
+    """Weights that sum to 1, truncated at √n times their mean.
 
-    NumPy in, NumPy out; JAX in, JAX out. Reference: Ionides, Truncated importance sampling, 2008.
+    Log weights that are not finite give weight 0. The result is a NumPy or a JAX array, as the
+    input.
+
+    Reference: Ionides, Truncated importance sampling, 2008.
     """
     xp = log_weights.__array_namespace__()
-    finite = finite_or_nothing(log_weights)
+    finite = nonfinite_to_minus_inf(log_weights)
     top = finite.max()
     weights = xp.exp(finite - xp.where(xp.isfinite(top), top, 0))
     weights = xp.minimum(weights, weights.mean() * len(weights) ** 0.5)
     return weights / xp.maximum(weights.sum(), _TINY)
 
 
-def finite_or_nothing(log_weights: Vector) -> Vector:
-    """Log weights, those that are not finite as −∞."""
+def nonfinite_to_minus_inf(log_weights: Vector) -> Vector:
+    """Log weights in which values that are not finite are replaced by −∞."""
     xp = log_weights.__array_namespace__()
     return xp.where(xp.isfinite(log_weights), log_weights, -xp.inf)
 
 
 def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
-    """n keys from each key. For a batch of keys, each of the n is a batch."""
+    """n keys from one key. For a batch of keys, each of the n results is a batch."""
     split = lambda k: jax.random.split(k, n)  # noqa: E731
     return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))

@@ -12,10 +12,18 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_positive, as_single_key, describe, require_callbacks
-from .._core.sharding import as_mesh, on, require_threads
+from .._core.sharding import as_mesh, require_threads, use_mesh
 from ..results import Cost, Fit, FitDiagnostics, Posterior, Status, gathered
 from ..targets import Target, require_all_rows
-from ..training import Callback, Checkpoints, ProgressBar, as_checkpoints, divided, handle_sigterm, show_progress
+from ..training import (
+    Callback,
+    Checkpoints,
+    ProgressBar,
+    as_checkpoints,
+    handle_sigterm,
+    show_progress,
+    with_sharded_rows,
+)
 from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
@@ -95,8 +103,8 @@ def fit(
     require_callbacks(callbacks)
     bar = ProgressBar("fit") if show_progress(progress) else None
     try:
-        with handle_sigterm(checkpoint is not None), on(require_threads(as_mesh(mesh))):
-            fit = _fit(key, divided(target), earlier, refine, recipe, budget, bar, callbacks, checkpoints)
+        with handle_sigterm(checkpoint is not None), use_mesh(require_threads(as_mesh(mesh))):
+            fit = _fit(key, with_sharded_rows(target), earlier, refine, recipe, budget, bar, callbacks, checkpoints)
         return gathered(fit)
     finally:
         if bar is not None:

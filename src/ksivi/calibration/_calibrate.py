@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from .._core.checks import as_count, as_single_key, blaming, describe, require_callable
+from .._core.checks import as_count, as_single_key, attributing_errors_to, describe, require_callable
 from .._core.files import write_atomically
 from ..auto import fit as run_fit
 from ..results import Fit
@@ -166,14 +166,14 @@ def calibrate(
         require_callable(one, name)
     if not isinstance(record, str | os.PathLike | None):
         raise ValueError(f"record must be the path of a file, got {describe(record)}")
-    with blaming("record"):
+    with attributing_errors_to("record"):
         done = {one.index: one for one in _read(record, _name(key))}
     for i in range(count):
         if i not in done:
             done[i] = _replicate(key, i, simulate, fit)
             _append(record, done[i])
             if heard is not None:
-                with blaming("heard"):
+                with attributing_errors_to("heard"):
                     heard(done[i])
     return Calibration(tuple(done[i] for i in range(count)))
 
@@ -184,12 +184,12 @@ def _fit(key: PRNGKeyArray, target: Target) -> Fit:
 
 def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable) -> Replication:
     truth_key, fit_key, draw_key = jax.random.split(jax.random.fold_in(key, index), 3)
-    with blaming("simulate"):
+    with attributing_errors_to("simulate"):
         truth, target = simulate(truth_key)
     if not isinstance(truth, dict) or not isinstance(target, Target):
         raise ValueError(f"simulate must return a dict of parameters and a Target, got {describe((truth, target))}")
     began = time.perf_counter()
-    with contextlib.nullcontext() if fit is _fit else blaming("fit"):
+    with contextlib.nullcontext() if fit is _fit else attributing_errors_to("fit"):
         found = fit(fit_key, target)
     if not isinstance(found, Fit):
         raise ValueError(f"fit must return a ksivi.Fit, got {describe(found)}")

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_positive, as_single_key
 from .._core.compile import one_shot
-from .._core.numerics import finite_or_nothing, truncated_weights
+from .._core.numerics import nonfinite_to_minus_inf, truncated_weights
 from ..families import SemiImplicit, WideMixing
 from ..results import Posterior
 from ..targets import Affine, Target
@@ -154,7 +154,7 @@ def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> I
 
 def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
     """log 1/n Σ w, the estimate of the log evidence."""
-    return float(np.logaddexp.reduce(finite_or_nothing(log_weights)) - np.log(len(log_weights)))
+    return float(np.logaddexp.reduce(nonfinite_to_minus_inf(log_weights)) - np.log(len(log_weights)))
 
 
 def _mean_and_error(blocks: Float[np.ndarray, "b m"]) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._core import archive
-from .._core.checks import as_count, as_positive, blaming
+from .._core.checks import as_count, as_positive, attributing_errors_to
 from .._core.normals import Normal
 from ._frozen import AbstractFrozen
 
@@ -72,7 +72,7 @@ class SampledMixing(AbstractMixing):
     def __check_init__(self):
         if not callable(self.sampler):
             raise ValueError(f"sampler must be a function of a key, got {self.sampler!r}")
-        with blaming("sampler"):
+        with attributing_errors_to("sampler"):
             z = jax.eval_shape(lambda key: jnp.asarray(self.sampler(key)), jax.random.key(0))
         if z.ndim != 1 or not jnp.issubdtype(z.dtype, jnp.floating):
             raise ValueError(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core import archive
-from .._core.checks import as_count, as_single_key, blaming, require_callable
+from .._core.checks import as_count, as_single_key, attributing_errors_to, require_callable
 from .._core.numerics import product
 
 
@@ -43,7 +43,7 @@ class MLP(eqx.Module):
         self, key: PRNGKeyArray, widths: Sequence[int], activation: Callable = jax.nn.relu
     ):
         require_callable(activation, "activation")
-        with blaming("activation"):
+        with attributing_errors_to("activation"):
             kept = jax.eval_shape(activation, jnp.zeros(3))
         if getattr(kept, "shape", None) != (3,):
             raise ValueError(

@@ -16,13 +16,13 @@ from .._core.checks import (
     as_floats,
     as_single_key,
     as_widths,
-    blaming,
+    attributing_errors_to,
     describe,
     require_points,
 )
 from .._core.normals import Normal
 from .._core.numerics import log_mean_exp
-from .._core.sharding import divide
+from .._core.sharding import shard
 from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
 from ._family import AbstractFamily
 from ._layers import Triangular
@@ -153,7 +153,7 @@ class SemiImplicit(AbstractFamily):
 
     def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Samples x and conditional scores ∇ₓ log q(x|z). Samples with the same z are adjacent."""
-        z, xi = (divide(part, "samples") for part in noise)
+        z, xi = (shard(part, "samples") for part in noise)
         noise_per_z = len(xi) // len(z)
 
         def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
@@ -173,7 +173,7 @@ class SemiImplicit(AbstractFamily):
         With the generating z in the sum, E[p(x)/q̂(x)] = ∫p for every m. Without it such ratios
         explode.
         """
-        z, xi = (divide(part, "samples") for part in noise)
+        z, xi = (shard(part, "samples") for part in noise)
         parameters = jax.vmap(self.conditional.parameters)(jnp.concatenate([z, others]))
         (mean, means), (log_var, log_vars) = (jnp.split(part, [len(z)]) for part in parameters)
         x = place(mean, log_var, xi)[0]
@@ -263,7 +263,7 @@ def _sampled(mixing: Callable) -> SampledMixing:
         raise ValueError(
             f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}"
         )
-    with blaming("mixing"):
+    with attributing_errors_to("mixing"):
         return SampledMixing(mixing)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, Scalar
 
 from .._core.compile import jit
 from .._core.numerics import has_ampere
-from .._core.sharding import platform, whole
+from .._core.sharding import platform, replicate
 from ._pairwise import Pairwise, counted, fold_rows, num_pairs
 from ._select import Keys, count_below, integer_like, rank_threshold, sortable
 
@@ -29,7 +29,7 @@ def lower_median(
 
     Its gradient is the gradient of that entry.
     """
-    found = _median(spread, lax.stop_gradient(x), whole(lax.stop_gradient(y)), group)
+    found = _median(spread, lax.stop_gradient(x), replicate(lax.stop_gradient(y)), group)
     # Only one pair is differentiated: a gradient through all pairs would cost as much as the loss.
     entry = spread(_row(x, found.row), _row(y, found.column))[0, 0]
     return lax.bitcast_convert_type(found.key, x.dtype) + (entry - lax.stop_gradient(entry))

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
-from .._core.sharding import platform, whole
+from .._core.sharding import platform, replicate
 
 TILE: int | None = None
 """The number of pairs in memory. None: as many as keep the device busy."""
@@ -148,5 +148,5 @@ def pair_mean(
         weights = weights if where is None else jnp.where(where, weights, 0)
         return jnp.sum(weights * jnp.matmul(fs, g.T, precision=lax.Precision.HIGHEST))
 
-    total = sum_rows(part, (gram, whole(y), whole(g)), (jnp.arange(len(x)), x, f), m)
+    total = sum_rows(part, (gram, replicate(y), replicate(g)), (jnp.arange(len(x)), x, f), m)
     return total / float(num_pairs(len(x), m, group))

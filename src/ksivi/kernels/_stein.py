@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Scalar
 
-from .._core.sharding import whole
+from .._core.sharding import replicate
 from ._distances import squared_euclidean
 from ._kernel import AbstractKernel
 from ._pairwise import counted, map_rows, num_pairs, sum_rows
@@ -58,7 +58,7 @@ def stein_mean(
         where = counted(index, n, group)
         return jnp.sum(values if where is None else jnp.where(where, values, 0))
 
-    total = sum_rows(part, (kernel, whole(x), whole(s)), (jnp.arange(n), x, s), n)
+    total = sum_rows(part, (kernel, replicate(x), replicate(s)), (jnp.arange(n), x, s), n)
     return total / float(num_pairs(n, n, group))
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core import archive
 from .._core.cache import cache_folder
-from .._core.checks import as_single_key, blaming, describe, require_callable
+from .._core.checks import as_single_key, attributing_errors_to, describe, require_callable
 from .._core.compile import jit
 from .._core.files import save
 from ..families import Empirical
@@ -109,7 +109,7 @@ def _sample(key: PRNGKeyArray, target: Target, method: NUTS, progress: bool | No
 def _pulled_back(target: Target, transform: Callable[[Point], Point]) -> Target:
     """The target in coordinates u, x = T(u)."""
     require_callable(transform, "transform")
-    with blaming("transform"):
+    with attributing_errors_to("transform"):
         shape = getattr(eqx.filter_eval_shape(transform, jnp.zeros(target.dim)), "shape", None)
     if shape != (target.dim,):
         raise ValueError(f"transform must map ({target.dim},) to ({target.dim},), got shape {shape}")

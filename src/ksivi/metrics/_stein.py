@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from .._core.checks import as_samples, blaming
+from .._core.checks import as_samples, attributing_errors_to
 from .._core.compile import jit
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, as_kernel, pair_mean, stein_mean
 
@@ -47,7 +47,7 @@ def ksd(
     if len(x) < 2:
         raise ValueError(f"x must hold at least 2 samples, got {len(x)}")
     kernel = as_kernel(kernel, IMQ())
-    with blaming("score"):
+    with attributing_errors_to("score"):
         shape = getattr(jax.eval_shape(_as_function(score), x[0]), "shape", None)
     if shape != x[0].shape:
         raise ValueError(f"score must return shape {x[0].shape}, like a point, got {shape}")

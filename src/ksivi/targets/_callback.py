@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._core.checks import as_count, as_flag, blaming, describe, holds_numbers, require_callable
+from .._core.checks import as_count, as_flag, attributing_errors_to, describe, holds_numbers, require_callable
 from ._density import AbstractDensity, Point
 from ._probe import as_test_point
 from ._pytree import named_layout
@@ -100,10 +100,10 @@ def from_callback(
 def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
     """Calls both functions before JAX does: its report of an error on the host is long."""
     value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
-    with blaming("value_and_gradient", "at the test point"):
+    with attributing_errors_to("value_and_gradient", "at the test point"):
         _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
     if density.hessian_product is not None:
-        with blaming("hessian_product", "at the test point"):
+        with attributing_errors_to("hessian_product", "at the test point"):
             _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
 
 

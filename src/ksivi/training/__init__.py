@@ -14,7 +14,7 @@ from ._progress import ProgressBar
 from ._progress import show_progress as show_progress
 from ._signals import handle_sigterm as handle_sigterm
 from ._snapshots import restored as restored
-from ._start import divided as divided
+from ._start import with_sharded_rows as with_sharded_rows
 from ._train import train
 from ._training import Training as Training
 from ._training import new_training as new_training

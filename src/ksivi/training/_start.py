@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
-from .._core.checks import blaming
+from .._core.checks import attributing_errors_to
 from .._core.compile import jit
-from .._core.sharding import divide_rows, has_axis
+from .._core.sharding import has_axis, shard_rows
 from ..families import SemiImplicit
 from ..targets import Target, require_all_rows, with_data
 from ._step import Setup, TrainState, split_family
@@ -20,12 +20,12 @@ Initializer = Callable[[PRNGKeyArray], SemiImplicit]
 _CHECKED = 100
 
 
-def divided(target: Target) -> Target:
+def with_sharded_rows(target: Target) -> Target:
     """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
     if not has_axis("data"):
         return target
     require_all_rows(target, "a mesh with an axis named data")
-    return with_data(target, divide_rows)
+    return with_data(target, shard_rows)
 
 
 def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -54,7 +54,7 @@ def start(family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyA
             raise ValueError("family must be a list of alike ones, the same but for their trained parameters")
         return stack(list(params), "family"), frozen[0]
     first = key if key.ndim == 0 else key[0]
-    with blaming("family"):
+    with attributing_errors_to("family"):
         example = family if isinstance(family, SemiImplicit) else family(first) if callable(family) else None
     if not isinstance(example, SemiImplicit):
         raise ValueError(f"family must be a ksivi.SemiImplicit, or a function of a key that gives one, got {family!r}")

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Scalar
 from .._core.closures import Structural
 from .._core.compile import jit, on_cores, one_shot
 from .._core.normals import fastest_normal
-from .._core.sharding import divide, has_mesh, platform, platform_of
+from .._core.sharding import has_mesh, platform, platform_of, shard
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target, at_step
@@ -178,7 +178,7 @@ def run_chunks(
 ) -> Advanced:
     """`run_chunk` for a batch of runs, which share the setup except for `per_run`."""
     run = lambda state, key, limit, per_run: run_chunk(state, key, limit, setup.for_run(per_run), shape)  # noqa: E731
-    by_seeds = lambda tree: jax.tree.map(lambda a: divide(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731
+    by_seeds = lambda tree: jax.tree.map(lambda a: shard(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731
     return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, per_run))))
 
 

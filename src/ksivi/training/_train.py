@@ -9,8 +9,17 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._core.checks import as_choice, as_count, as_flag, as_floats, as_keys, as_positive, blaming, require_callbacks
-from .._core.sharding import as_mesh, on
+from .._core.checks import (
+    as_choice,
+    as_count,
+    as_flag,
+    as_floats,
+    as_keys,
+    as_positive,
+    attributing_errors_to,
+    require_callbacks,
+)
+from .._core.sharding import as_mesh, use_mesh
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..results import Fit, gathered, raise_if_diverged
@@ -22,7 +31,7 @@ from ._outcome import fits_of
 from ._progress import ProgressBar, show_progress
 from ._signals import handle_sigterm
 from ._snapshots import restored
-from ._start import Initializer, divided
+from ._start import Initializer, with_sharded_rows
 from ._step import Optimizer, TrainState
 from ._training import new_training
 
@@ -100,11 +109,17 @@ def train(
     bar = [ProgressBar()] if show_progress(progress) else []
     watching: list[Callback] = [*callbacks, *bar]
     try:
-        with handle_sigterm(checkpoint is not None), on(as_mesh(mesh)):
-            targets = [divided(one) for one in target] if isinstance(target, list) else divided(target)
+        with handle_sigterm(checkpoint is not None), use_mesh(as_mesh(mesh)):
+            targets = (
+                [with_sharded_rows(one) for one in target]
+                if isinstance(target, list)
+                else with_sharded_rows(target)
+            )
             parts = (key, targets, family, objective, optimizer, rate, ema, resume)
             training, start = new_training(*parts, skip_nonfinite=skip)
-            done, save = restored(checkpoints, start, training.made_of(key, targets, objective, rate, resume))
+            done, save = restored(
+                checkpoints, start, training.made_of(key, targets, objective, rate, resume)
+            )
             _require_more_steps(done, num_steps)
             chunk_size = chunk_size if checkpoints is None else min(chunk_size, checkpoints.every)
             done = Host(training, save).until(done, num_steps, chunk_size, watching)
@@ -121,20 +136,26 @@ def train(
 def _require_more_steps(progress: Progress, num_steps: int) -> None:
     has_begun = progress.step > progress.first
     if num_steps < progress.step + (not has_begun):
-        raise ValueError(f"num_steps must be more than the {progress.step} steps already done, got {num_steps}")
+        raise ValueError(
+            f"num_steps must be more than the {progress.step} steps already done, got {num_steps}"
+        )
 
 
 def _check_arguments(key, target, family, objective, num_steps, chunk_size) -> PRNGKeyArray:
     key = as_keys(key)
     for name, part in {"target": target, "family": family, "objective": objective}.items():
         if isinstance(part, list) and key.shape != (len(part),):
-            raise ValueError(f"{name} may be a list with one a key: got {len(part)} for keys of shape {key.shape}")
+            raise ValueError(
+                f"{name} may be a list with one a key: got {len(part)} for keys of shape {key.shape}"
+            )
     for one in target if isinstance(target, list) else [target]:
         if not isinstance(one, Target):
             raise ValueError(f"target must be a ksivi.Target, got {type(one).__name__}")
     for one in objective if isinstance(objective, list) else [objective]:
         if not isinstance(one, AbstractObjective):
-            raise ValueError(f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {one!r}")
+            raise ValueError(
+                f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {one!r}"
+            )
     as_count(num_steps, "num_steps")
     as_count(chunk_size, "chunk_size")
     return key
@@ -144,20 +165,30 @@ def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Sca
     """The optimiser and its learning rate: one, or a list with one a key."""
     if isinstance(optimizer, optax.GradientTransformation):
         if rate is not None:
-            raise ValueError(f"learning_rate must be unset for an optimizer that has its own, got {rate!r}")
+            raise ValueError(
+                f"learning_rate must be unset for an optimizer that has its own, got {rate!r}"
+            )
         return optimizer, None
     if optimizer is not None and not callable(optimizer):
-        raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-3), got {optimizer!r}")
-    rate = as_floats(1e-3 if rate is None else rate, "learning_rate", "one positive number, or one a key")
+        raise ValueError(
+            f"optimizer must be an Optax transformation, such as optax.adam(1e-3), got {optimizer!r}"
+        )
+    rate = as_floats(
+        1e-3 if rate is None else rate, "learning_rate", "one positive number, or one a key"
+    )
     shape = rate.shape
     if shape not in ((), key.shape):
-        raise ValueError(f"learning_rate must be one number, or one for each of the {key.size} keys, got shape {shape}")
+        raise ValueError(
+            f"learning_rate must be one number, or one for each of the {key.size} keys, got shape {shape}"
+        )
     rates = [as_positive(one, "learning_rate") for one in np.atleast_1d(rate)]
     optimizer = optimizer or optax.adam
-    with blaming("optimizer"):
+    with attributing_errors_to("optimizer"):
         made = optimizer(rates[0])
     if not isinstance(made, optax.GradientTransformation):
-        raise ValueError(f"optimizer must make an Optax transformation from a learning rate, and it made {made!r}")
+        raise ValueError(
+            f"optimizer must make an Optax transformation from a learning rate, and it made {made!r}"
+        )
     return optimizer, rates if shape else rates[0]
 
 
