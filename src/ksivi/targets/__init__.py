@@ -1,28 +1,22 @@
-"""Targets: log densities, their scores, and how to make them from data and from models."""
+"""Targets: log densities, their scores, and how to make them from data and from models.
 
-from . import supports
+Users import them from the top, as `ksivi.Target`.
+"""
+
+from . import supports as supports
 from ._affine import Affine as Affine
-from ._callback import from_callback
+from ._callback import from_callback as from_callback
 from ._feed import at_step as at_step
 from ._feed import require_all_rows as require_all_rows
 from ._feed import with_data as with_data
-from ._numpyro import from_numpyro
-from ._pymc import from_pymc
+from ._numpyro import from_numpyro as from_numpyro
+from ._pymc import from_pymc as from_pymc
 from ._pytree import Layout as Layout
 from ._pytree import split as split
-from ._rows import Rows
+from ._rows import Rows as Rows
 from ._stein import stein_ratio
-from ._target import Target
-from ._torch import from_torch
+from ._target import Target as Target
+from ._torch import from_torch as from_torch
 from .supports import Support as Support
 
-__all__ = [
-    "Rows",
-    "Target",
-    "from_callback",
-    "from_numpyro",
-    "from_pymc",
-    "from_torch",
-    "stein_ratio",
-    "supports",
-]
+__all__ = ["stein_ratio"]
