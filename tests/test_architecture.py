@@ -1,6 +1,8 @@
-"""The house: which room may import which, what the core may import, and what an import costs."""
+"""The house: which package imports which, what is public, what the core may import, and what an import costs."""
 
 import ast
+import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,84 +10,194 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "ksivi"
-LEAVES = {"_checks", "_numerics", "_archive", "_cache", "_closures", "_compile", "_files", "_normals", "_sharding"}
-METHODS_AND_PROBLEMS = {
-    "targets",
-    "kernels",
-    "families",
-    "posterior",
-    "objectives",
-    "training",
-    "methods",
-    "particles",
-    "mcmc",
-    "metrics",
-    "problems",
-}
-ALLOWED = {
-    "rows": set(),
-    "keys": set(),
-    "targets": {"rows"},
+PAPER = Path(__file__).parents[1] / "paper" / "src" / "ksivi_paper"
+# Every package may import `_core`. An edge that is not used must be taken out of this table.
+EDGES = {
+    "_core": set(),
+    "targets": set(),
     "kernels": set(),
     "families": set(),
-    "export": {"targets", "families"},
-    "posterior": {"targets", "families", "export"},
-    "record": {"posterior"},
-    "objectives": {"posterior", "targets", "kernels", "families"},
-    "training": {"posterior", "targets", "families", "objectives"},
-    "methods": {"posterior", "targets", "families", "training"},
-    "particles": {"methods", "targets", "kernels"},
-    "mcmc": {"methods", "posterior", "targets", "families"},
-    "diagnostics": {"targets", "kernels", "families", "posterior", "objectives"},
-    "metrics": {"kernels"},
-    "problems": {"targets", "metrics", "mcmc", "families"},
     "executors": set(),
-    "comparison": METHODS_AND_PROBLEMS | {"executors"},
-    "auto": {"posterior", "targets", "families", "objectives", "training", "diagnostics"},
-    "calibration": {"posterior", "targets", "auto"},
-    "report": {"targets", "export", "posterior", "diagnostics", "record"},
-    "demo": {"targets", "kernels", "families", "posterior", "objectives", "training", "metrics", "problems"},
-    "paper": METHODS_AND_PROBLEMS | {"diagnostics", "comparison", "report", "executors"},
-    "cli": {"demo", "comparison", "problems", "report", "training", "paper", "auto", "export", "record", "targets"}
-    | {"executors", "calibration"},
+    "metrics": {"kernels"},
+    "results": {"targets", "families"},
+    "objectives": {"targets", "kernels", "families"},
+    "training": {"targets", "families", "objectives", "results"},
+    "methods": {"targets", "kernels", "families", "results", "training"},
+    "diagnostics": {"targets", "kernels", "families", "objectives", "results"},
+    "problems": {"targets", "families", "methods", "metrics"},
+    "auto": {"targets", "families", "objectives", "training", "results", "diagnostics"},
+    "calibration": {"targets", "results", "auto"},
+    "report": {"targets", "results", "diagnostics"},
+    "comparison": {"targets", "kernels", "families", "objectives", "training", "methods", "metrics", "problems"}
+    | {"results", "executors"},
+    "cli": {"targets", "training", "results", "auto", "calibration", "problems", "comparison", "report", "executors"},
 }
 CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+FILES = sorted(ROOT.rglob("*.py"))
+LONGEST_CHAIN, MOST_AT_THE_TOP, MOST_NAMES, MOST_ATTRIBUTES = 14, 45, 150, 10
 
 
-def room(path: Path) -> str:
-    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+def package(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0]
 
 
-def top_imports(path: Path):
-    """(absolute?, dotted name) of everything a file imports at its top level."""
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Import):
-            yield from ((True, alias.name) for alias in node.names)
-        if isinstance(node, ast.ImportFrom):
-            yield node.level == 0, node.module or ""
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_rooms_import_one_way(path):
-    depth = len(path.relative_to(ROOT).parts)
-    for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.ImportFrom) or node.level != depth:
-            continue
-        names = [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
-        for name in names:
-            assert name in {room(path), "__version__"} | LEAVES | ALLOWED.get(room(path), set()), (
-                f"{path} imports {name}"
-            )
+def module_of(path: Path) -> str:
+    return ".".join(("ksivi", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imported(path: Path, nodes) -> set[tuple[str, str]]:
+    """The (module, name) pairs that a file of ksivi takes from ksivi."""
+    here = module_of(path).split(".")
+    here = here if path.name == "__init__.py" else here[:-1]
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*here[: len(here) - node.level + 1], *(node.module.split(".") if node.module else [])]
+            found |= {(".".join(base), alias.name) for alias in node.names}
+    return found
+
+
+def at_the_top(tree: ast.Module):
+    """Import statements that run when a module is imported."""
+    for node in tree.body:
+        yield from ast.walk(node) if isinstance(node, ast.Import | ast.ImportFrom | ast.If | ast.Try) else ()
+
+
+def defined_in(module: str, name: str) -> str | None:
+    """The module that a name comes from, through the faces that hand it on."""
+    if f"{module}.{name}" in MODULES:
+        return f"{module}.{name}"
+    if module not in MODULES or MODULES[module].name != "__init__.py":
+        return module if module in MODULES else None
+    for source, taken in imported(MODULES[module], parsed(MODULES[module]).body):
+        if taken == name:
+            return defined_in(source, taken)
+    return module
+
+
+@functools.cache
+def graph() -> dict[str, set[str]]:
+    """The modules that each module imports when it is imported itself."""
+    edges = {}
+    for module, path in MODULES.items():
+        found = {defined_in(*one) for one in imported(path, at_the_top(parsed(path)))}
+        edges[module] = {one for one in found if one is not None and one != module}
+    return edges
+
+
+@functools.cache
+def longest_from(module: str) -> tuple[str, ...]:
+    return (module, *max((longest_from(one) for one in graph()[module]), key=len, default=()))
+
+
+def test_packages_import_what_is_declared_and_nothing_else():
+    found: dict[str, set[str]] = {}
+    for path in FILES:
+        names = imported(path, ast.walk(parsed(path)))
+        packages = {(f"{module}.{name}").split(".")[1] for module, name in names if module.startswith("ksivi")}
+        found.setdefault(package(path), set()).update(packages - {package(path), "_core", "__version__"})
+    del found["__init__.py"]
+    assert found == EDGES
+
+
+def test_there_are_no_circles_not_even_of_types():
+    """Without `TYPE_CHECKING` there are no imports for types alone."""
+    assert not [path for path in FILES if "TYPE_CHECKING" in path.read_text()]
+    visiting: list[str] = []
+    done: set[str] = set()
+
+    def visit(module: str) -> None:
+        assert module not in visiting, f"a circle: {' -> '.join([*visiting[visiting.index(module) :], module])}"
+        if module in done:
+            return
+        visiting.append(module)
+        for one in sorted(graph()[module]):
+            visit(one)
+        done.add(visiting.pop())
+
+    for module in graph():
+        visit(module)
+
+
+def test_import_chains_are_short():
+    chain = max((longest_from(module) for module in graph()), key=len)
+    assert len(chain) <= LONGEST_CHAIN, " -> ".join(chain)
+
+
+@pytest.mark.parametrize("root", [ROOT, PAPER], ids=["ksivi", "ksivi_paper"])
+def test_nothing_reaches_past_a_face(root):
+    """A module of another package is private; its face hands on what others may use. `_core` is ksivi's own."""
+    for path in sorted(root.rglob("*.py")):
+        here = package(path) if root == ROOT else None
+        for node in ast.walk(ast.parse(path.read_text())):
+            if root == ROOT:
+                names = {f"{module}.{name}" for module, name in imported(path, [node])}
+            else:
+                names = {f"{node.module}.{x.name}" for x in getattr(node, "names", ()) if hasattr(node, "level")}
+            for name in names:
+                parts = name.split(".")
+                reaches = parts[0] == "ksivi" and parts[1] not in {here, "__version__", "_core"} and len(parts) > 2
+                assert not (reaches and parts[2].startswith("_")), f"{path} reaches into {name}"
+                assert root == ROOT or parts[:2] != ["ksivi", "_core"], f"{path} reaches into {name}"
+
+
+def test_modules_behind_a_face_are_private():
+    public = {"targets/supports.py"}
+    for path in FILES:
+        name = str(path.relative_to(ROOT))
+        assert path.name.startswith("_") or name in public or package(path) == "_core", name
+
+
+def exported(path: Path) -> list[str]:
+    for node in parsed(path).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+            return [element.value for element in node.value.elts]  # type: ignore[attr-defined]
+    return []
+
+
+def test_there_are_few_public_names():
+    assert len(exported(ROOT / "__init__.py")) <= MOST_AT_THE_TOP
+    assert sum(len(exported(path)) for path in FILES) <= MOST_NAMES
+
+
+def assigned(node: ast.ClassDef) -> set[str]:
+    """Attributes that methods of a class write to itself."""
+    found = set()
+    for one in ast.walk(node):
+        targets = one.targets if isinstance(one, ast.Assign) else [one.target] if isinstance(one, ast.AnnAssign) else []
+        for target in targets:
+            for part in target.elts if isinstance(target, ast.Tuple) else [target]:
+                if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "self":
+                    found.add(part.attr)
+    return found
+
+
+def test_mutable_classes_are_small():
+    """Equinox modules, named tuples and frozen dataclasses are not mutable; what is left holds little."""
+    for path in FILES:
+        for node in ast.walk(parsed(path)):
+            plain = isinstance(node, ast.ClassDef) and not node.bases and not node.decorator_list
+            assert not plain or len(assigned(node)) <= MOST_ATTRIBUTES, f"{path}: {node.name}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_core_imports_little(path):
-    if room(path) == "cli":
+    if package(path) == "cli":
         return
-    for absolute, name in top_imports(path):
-        package = name.split(".")[0]
-        assert not absolute or package in CORE or package in sys.stdlib_module_names, f"{path} imports {name}"
+    for node in parsed(path).body:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+        for name in names:
+            top = name.split(".")[0]
+            assert top in CORE or top in sys.stdlib_module_names, f"{path} imports {name}"
 
 
 def test_importing_ksivi_is_cheap():
@@ -99,4 +211,12 @@ def test_importing_ksivi_is_cheap():
 
 
 def test_files_stay_readable():
+    lines = [line for path in FILES for line in path.read_text().splitlines()]
     assert all(len(path.read_text().splitlines()) <= 320 for path in FILES)
+    assert sum(len(line) > 100 for line in lines) < 0.01 * len(lines)
+
+
+def test_one_place_answers_which_device():
+    """The arrays', the mesh's or the program's platform, from `_core.sharding`; never the process default."""
+    asking = [path for path in FILES if re.search(r"default_backend\(", path.read_text())]
+    assert asking == [ROOT / "_core" / "sharding.py"]

@@ -212,15 +212,16 @@ def test_one_seed_is_one_answer_in_every_process(tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_killed_at_random_moments_end_alike(tmp_path):
+@pytest.mark.parametrize("what", ["train", "run"])
+def test_runs_killed_at_random_moments_end_alike(tmp_path, what):
     """As many as KSIVI_KILLS says, each killed once: while it compiles, steps or writes."""
-    rng, expected = random.Random(0), killed.digest(killed.run())
+    rng, expected = random.Random(0), killed.digest(killed.RUNS[what]())
     for i in range(int(os.environ.get("KSIVI_KILLS", "5"))):
         folder = tmp_path / str(i)
-        with start(folder) as process:
+        with start(folder, str(folder), f"what={what!r}") as process:
             if rng.random() < 0.8:
                 wait_for_checkpoints(folder, process)
             time.sleep(rng.uniform(0, 1.5))
             process.kill()
-        with start(folder) as resumed:
+        with start(folder, str(folder), f"what={what!r}") as resumed:
             assert resumed.stdout.readline().strip() == expected

@@ -17,6 +17,7 @@ import pytest
 import ksivi
 import on_devices
 from ksivi._core import sharding
+from ksivi._core.compile import jit
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
 CASES = [
@@ -52,16 +53,42 @@ def test_fit_on_two_devices_and_on_two_processes_gives_the_posterior_of_one():
     np.testing.assert_allclose(first, found["one"], atol=0.1 * posterior_sd)
 
 
+def mesh_of(num_devices, platform):
+    devices = [types.SimpleNamespace(platform=platform)] * num_devices
+    return types.SimpleNamespace(devices=np.array(devices), local_devices=devices)
+
+
 def test_fit_refuses_as_many_virtual_devices_as_threads(monkeypatch):
-    """They would wait for each other for good."""
+    """They would deadlock."""
     monkeypatch.setenv("NPROC", "2")
-    mesh = types.SimpleNamespace(local_devices=["first", "second"])
+    mesh = mesh_of(2, "cpu")
     with pytest.raises(
         ValueError, match="mesh must have fewer virtual devices than XLA has threads, got 2 devices and"
     ):
         sharding.require_threads(mesh)
     monkeypatch.setenv("NPROC", "4")
     assert sharding.require_threads(mesh) is mesh
+
+
+def test_a_mesh_of_cpus_is_guarded_beside_a_gpu_too(monkeypatch):
+    """The platform is the mesh's. That of the process says nothing about it."""
+    monkeypatch.setenv("NPROC", "2")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    with pytest.raises(ValueError, match="mesh must have fewer virtual devices than XLA has threads"):
+        sharding.require_threads(mesh_of(4, "cpu"))
+    assert sharding.require_threads(mesh_of(4, "gpu"))
+
+
+def test_a_program_is_for_the_platform_of_its_arrays(monkeypatch):
+    """Arrays that were put on a CPU make a program for a CPU, whatever the default device is."""
+    seen = []
+    program = jit(lambda x: seen.append(sharding.platform()) or 2 * x)
+    here = jax.device_put(jnp.ones(3), jax.devices("cpu")[0])
+    with sharding.tracing_for("gpu"):  # stands for a process whose default is a GPU
+        assert sharding.platform() == "gpu"
+        assert sharding.platform_of([here]) == "cpu"
+        program(here)
+    assert seen == ["cpu"]
 
 
 @functools.cache
