@@ -51,8 +51,10 @@ class Difference:
 
     def summary(self) -> SampleDifference:
         """The difference over all coordinates: on average, and in the worst one."""
-        changes = [float(over(np.abs(c))) for c in (self.shift, self.width) for over in (np.mean, np.max)]
-        return SampleDifference(*changes, *self.tails)
+        shift, width = np.abs(self.shift), np.abs(self.width)
+        return SampleDifference(
+            float(np.mean(shift)), float(np.max(shift)), float(np.mean(width)), float(np.max(width)), *self.tails
+        )
 
     def __str__(self) -> str:
         return str(self.summary())

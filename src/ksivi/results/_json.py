@@ -67,7 +67,7 @@ def _restore(kind: Any, value: Any) -> Any:
         return tuple(_restore(members[0], one) for one in value)
     if isinstance(kind, types.UnionType):
         return _restore(members[0], value) if len(members) == 1 else value
-    if not dataclasses.is_dataclass(kind):
+    if not hasattr(kind, "__dataclass_fields__"):
         return kind(value)
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind) if field.name in value]

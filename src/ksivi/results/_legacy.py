@@ -53,11 +53,14 @@ def _fit(found: dict[str, Any]) -> FitDiagnostics:
     wide = "; k-hat # with the mixing # times as wide"
     *weights, wide_khat, widening = _read(_DIFFERENCE + wide, found["weights move"])
     *hmc, memory = _read(_DIFFERENCE + "; memory #", found["HMC moves"])
-    ksd, kernel = found["KSD²"].removesuffix(" kernel").rsplit(", ", 1)
+    elbo, elbo_error = _read("# ± #", found["ELBO"])
+    log_evidence, log_evidence_error = _read("# ± #", found["log evidence"])
     runs = [one for one in found["runs differ"].split("; ") if one != "no other run came near"]
     return FitDiagnostics(
-        *_read("# ± #", found["ELBO"]),
-        *_read("# ± #", found["log evidence"]),
+        elbo=elbo,
+        elbo_error=elbo_error,
+        log_evidence=log_evidence,
+        log_evidence_error=log_evidence_error,
         pareto_khat=khat,
         pareto_khat_limit=limit,
         wide_pareto_khat=wide_khat,
@@ -66,7 +69,7 @@ def _fit(found: dict[str, Any]) -> FitDiagnostics:
         hmc_difference=_difference(hmc),
         hmc_memory=memory,
         run_differences=tuple(_difference(_read(_DIFFERENCE, one)) for one in runs),
-        ksd=Discrepancy(*_read("# (# to #), p = #", ksd), kernel=kernel),
+        ksd=_discrepancy(found["KSD²"]),
         num_weights=int(num_weights),
         num_mixing=int(num_mixing),
         widening=widening,
@@ -74,8 +77,14 @@ def _fit(found: dict[str, Any]) -> FitDiagnostics:
 
 
 def _difference(numbers: list[float]) -> SampleDifference:
-    *moved, lower, upper = numbers
-    return SampleDifference(*moved, lower / 100, upper / 100)
+    shift, largest_shift, width, largest_width, lower, upper = numbers
+    return SampleDifference(shift, largest_shift, width, largest_width, lower / 100, upper / 100)
+
+
+def _discrepancy(words: str) -> Discrepancy:
+    numbers, kernel = words.removesuffix(" kernel").rsplit(", ", 1)
+    ksd2, low, high, p_value = _read("# (# to #), p = #", numbers)
+    return Discrepancy(ksd2, low, high, p_value, kernel)
 
 
 def _not_finite(words: str) -> NotFinite:
