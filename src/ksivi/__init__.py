@@ -10,7 +10,8 @@ from .methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, reference_draws, run
 from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
 from .results import Cost, Fit, Posterior, Record, Status, load, read_record
 from .targets import Rows, Target, from_callback, from_numpyro, from_pymc, from_torch, supports
-from .training import Chunk, JSONLines, TensorBoard, train
+from .training import Chunk as Chunk
+from .training import JSONLines, TensorBoard, train
 
 __version__ = "0.1.0"
 
@@ -26,7 +27,6 @@ __all__ = [
     "SVGD",
     "UIVI",
     "Annealing",
-    "Chunk",
     "Cost",
     "Decay",
     "Fit",
