@@ -1,4 +1,4 @@
-"""Every objective's loss against its formula, written out with loops, at given draws."""
+"""Compares the loss of every objective with its formula, written with loops, at given draws."""
 
 import inspect
 
@@ -25,7 +25,9 @@ def place(z, xi):
 
 def log_conditional(x, z):
     """log q(x|z) of one x for each z."""
-    return multivariate_normal(np.zeros(3), np.diag(SIGMA**2)).logpdf(x - np.asarray(z) @ WEIGHT - OFFSET)
+    return multivariate_normal(np.zeros(3), np.diag(SIGMA**2)).logpdf(
+        x - np.asarray(z) @ WEIGHT - OFFSET
+    )
 
 
 def log_target(x):
@@ -44,16 +46,21 @@ def log_mean_conditional(x, draws):
 
 
 def step_of(objective, step=0, target=None):
-    """The draws of one step, the inner state that its loss sees, and the loss as a function of the family."""
+    """The draws of one step, the inner state, and the loss as a function of the family."""
     target, family, step = target or normal_target(), linear_family(), jnp.asarray(step, jnp.int32)
-    before, draws = objective.init(KEY, target, family), objective.draw(jax.random.key(5), target, family)
+    before, draws = (
+        objective.init(KEY, target, family),
+        objective.draw(jax.random.key(5), target, family),
+    )
     state = objective.prepare(before, draws, target, family, step)
     return draws, state, lambda family: objective.loss(family, state, draws, target, step)
 
 
 def gradient_in_offset(loss):
     """In b, where x = Wᵀz + b + σξ."""
-    return jax.tree.leaves(eqx.filter_grad(lambda family: loss(family)[0])(linear_family()).conditional.mean)[1]
+    return jax.tree.leaves(
+        eqx.filter_grad(lambda family: loss(family)[0])(linear_family()).conditional.mean
+    )[1]
 
 
 def stein_ratio(x, score):
@@ -64,15 +71,21 @@ def test_sivi(x64):
     draws, _, loss = step_of(ksivi.SIVI(N, num_mixing=5))
     value, records = loss(linear_family())
     x = place(draws.z, draws.xi)
-    np.testing.assert_allclose(value, np.mean(log_mean_conditional(x, draws) - log_target(x)), rtol=1e-10)
+    np.testing.assert_allclose(
+        value, np.mean(log_mean_conditional(x, draws) - log_target(x)), rtol=1e-10
+    )
     np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-10)
 
 
 def test_an_annealed_target_is_raised_to_the_power_beta(x64):
-    draws, _, loss = step_of(ksivi.SIVI(N, 5, annealing=ksivi.Annealing(start=0.2, horizon=10)), step=3)
+    draws, _, loss = step_of(
+        ksivi.SIVI(N, 5, annealing=ksivi.Annealing(start=0.2, horizon=10)), step=3
+    )
     value, records = loss(linear_family())
     x = place(draws.z, draws.xi)
-    np.testing.assert_allclose(value, np.mean(log_mean_conditional(x, draws) - 0.5 * log_target(x)), rtol=1e-8)
+    np.testing.assert_allclose(
+        value, np.mean(log_mean_conditional(x, draws) - 0.5 * log_target(x)), rtol=1e-8
+    )
     np.testing.assert_allclose(records["inverse_temperature"], 0.5, rtol=1e-6)
     np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-8)
 
@@ -90,12 +103,14 @@ def test_uivis_loss_and_gradient(x64):
     draws, state, loss = step_of(ksivi.UIVI(N, num_burn_in=1, num_kept=2))
     x = place(draws.z, draws.xi)
     force = np.asarray(state.score) + x  # ∇ log q − s_p, with s_p = −x
-    np.testing.assert_allclose(loss(linear_family())[0], np.mean(np.sum(force * x, axis=1)), rtol=1e-10)
+    np.testing.assert_allclose(
+        loss(linear_family())[0], np.mean(np.sum(force * x, axis=1)), rtol=1e-10
+    )
     np.testing.assert_allclose(gradient_in_offset(loss), force.mean(axis=0), rtol=1e-8)
 
 
 def test_uivis_chains(x64):
-    """Hamiltonian Monte Carlo on q(z|x), one chain and one step after another; the step size adapts in burn-in."""
+    """Hamiltonian Monte Carlo on q(z|x), chain by chain. The step size adapts in burn-in."""
     objective = ksivi.UIVI(N, num_burn_in=3, num_kept=2, num_leapfrog=4, step_size=0.9)
     draws, state, _ = step_of(objective)
     x, z, size = place(draws.z, draws.xi), np.array(draws.z), 0.9
@@ -138,7 +153,9 @@ def test_sivi_sms_value(weight, x64):
     decay = {"score_weight": ksivi.Decay(start=1.0, factor=0.5, every=2)} if weight else {}
     draws, state, loss = step_of(ksivi.SIVISM(N, (4,), critic_steps=2, **decay), step=5)
     assert draws.z.shape == (3, N, 2)
-    np.testing.assert_allclose(loss(linear_family())[0], sivi_sms_value(draws, -1, state.network, weight), rtol=1e-6)
+    np.testing.assert_allclose(
+        loss(linear_family())[0], sivi_sms_value(draws, -1, state.network, weight), rtol=1e-6
+    )
 
 
 def test_sivi_sms_critic_climbs(x64):
@@ -154,7 +171,9 @@ def test_sivi_sms_critic_climbs(x64):
 
     for batch in (0, 1):
         network = jax.tree.map(lambda a, g: a + 1e-3 * g, network, jax.grad(value)(network, batch))
-    for found, expected in zip(jax.tree.leaves(state.network), jax.tree.leaves(network), strict=True):
+    for found, expected in zip(
+        jax.tree.leaves(state.network), jax.tree.leaves(network), strict=True
+    ):
         np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
@@ -165,9 +184,16 @@ def test_sivi_sm_holds_the_family_still_in_its_warm_up():
 
 
 def wakes_value(draws, scale):
-    """−Σ w log q / Σ w with w = p/m, all means over the K draws and the z that made x; and the points."""
+    """−Σ w log q / Σ w with w = p/m, and the points.
+
+    All means are over the K draws and the z that made x.
+    """
     x = place(draws.z, draws.xi)
-    wide = lambda z: np.logaddexp(log_mixing(z), log_mixing(np.asarray(z) / scale) - 2 * np.log(scale)) - np.log(2)  # noqa: E731
+
+    def wide(z):
+        wider = log_mixing(np.asarray(z) / scale) - 2 * np.log(scale)
+        return np.logaddexp(log_mixing(z), wider) - np.log(2)
+
     log_w, log_q = np.zeros(N), np.zeros(N)
     for i in range(N):
         z = np.concatenate([draws.z[i : i + 1], draws.others])
@@ -203,7 +229,9 @@ def test_jeffreys_weighs_both_divergences(x64):
 def test_maximum_likelihood(x64):
     draws, _, loss = step_of(ksivi.MaximumLikelihood(POINTS, num_samples=300, num_mixing=5))
     assert set(np.asarray(draws.chosen)) == set(range(len(POINTS)))
-    log_q = [logsumexp(log_conditional(POINTS[i], draws.z)) - np.log(5) for i in np.asarray(draws.chosen)]
+    log_q = [
+        logsumexp(log_conditional(POINTS[i], draws.z)) - np.log(5) for i in np.asarray(draws.chosen)
+    ]
     value, records = loss(linear_family())
     np.testing.assert_allclose(value, -np.mean(log_q), rtol=1e-8)
     assert records["stein_ratio"] == 0
@@ -211,10 +239,14 @@ def test_maximum_likelihood(x64):
 
 def test_mean_prediction(x64):
     inputs, outputs = POINTS, np.arange(11.0)
-    draws, _, loss = step_of(ksivi.MeanPrediction(lambda x, inputs: inputs @ x, inputs, outputs, num_samples=N))
+    draws, _, loss = step_of(
+        ksivi.MeanPrediction(lambda x, inputs: inputs @ x, inputs, outputs, num_samples=N)
+    )
     x = place(draws.z, draws.xi)
     value, records = loss(linear_family())
-    np.testing.assert_allclose(value, np.mean((outputs - (inputs @ x.T).mean(axis=1)) ** 2), rtol=1e-8)
+    np.testing.assert_allclose(
+        value, np.mean((outputs - (inputs @ x.T).mean(axis=1)) ** 2), rtol=1e-8
+    )
     np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-8)
 
 
@@ -228,7 +260,11 @@ MADE = {
     "Wake": (lambda: ksivi.Wake(6, 5), 6, 1),
     "Jeffreys": (lambda: ksivi.Jeffreys(ksivi.SIVI(6, 5), ksivi.Wake(7, 5)), 13, 1),
     "MaximumLikelihood": (lambda: ksivi.MaximumLikelihood(POINTS), 0, 1),
-    "MeanPrediction": (lambda: ksivi.MeanPrediction(lambda x, i: i @ x, POINTS, POINTS[:, 0], 6), 6, 1),
+    "MeanPrediction": (
+        lambda: ksivi.MeanPrediction(lambda x, i: i @ x, POINTS, POINTS[:, 0], 6),
+        6,
+        1,
+    ),
 }
 
 
@@ -240,7 +276,7 @@ def test_what_a_step_costs(name):
 
 @pytest.mark.parametrize("name", MADE)
 def test_numbers_are_arrays_and_counts_are_not(name):
-    """So that a new learning rate or scale compiles nothing again, and a new count does."""
+    """A new learning rate or scale does not compile again. A new count does."""
     leaves = jax.tree.leaves(MADE[name][0]())
     assert all(eqx.is_array(leaf) or callable(leaf) for leaf in leaves)
 
@@ -254,8 +290,19 @@ DEFAULTS = {
         "shared_rows": False,
     },
     ksivi.SIVI: {"num_samples": 100, "num_mixing": 100},
-    ksivi.SIVISM: {"num_samples": 100, "critic_hidden": (128, 128), "critic_steps": 1, "warm_up": 0},
-    ksivi.UIVI: {"num_samples": 100, "num_burn_in": 5, "num_kept": 5, "num_leapfrog": 5, "step_size": 0.2},
+    ksivi.SIVISM: {
+        "num_samples": 100,
+        "critic_hidden": (128, 128),
+        "critic_steps": 1,
+        "warm_up": 0,
+    },
+    ksivi.UIVI: {
+        "num_samples": 100,
+        "num_burn_in": 5,
+        "num_kept": 5,
+        "num_leapfrog": 5,
+        "step_size": 0.2,
+    },
     ksivi.Wake: {"num_samples": 64, "num_mixing": 256, "scale": 1.5},
     ksivi.Jeffreys: {"share": 0.5},
     ksivi.MaximumLikelihood: {"num_samples": 100, "num_mixing": 500},
@@ -268,7 +315,9 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("kind", DEFAULTS, ids=lambda kind: kind.__name__)
 def test_defaults_are_part_of_the_interface(kind):
-    """None, which stands for something made in place, apart."""
+    """Except None, which stands for a default that is made in the function."""
     given = {name: p.default for name, p in inspect.signature(kind).parameters.items()}
-    given = {name: value for name, value in given.items() if value not in (None, inspect.Parameter.empty)}
+    given = {
+        name: value for name, value in given.items() if value not in (None, inspect.Parameter.empty)
+    }
     assert given == DEFAULTS[kind]

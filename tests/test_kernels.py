@@ -8,7 +8,19 @@ import pytest
 
 import ksivi
 import truth
-from ksivi.kernels import IMQ, Fixed, Gaussian, Laplace, Matern, Median, Riesz, Sum, pair_mean, stein_gram, stein_mean
+from ksivi.kernels import (
+    IMQ,
+    Fixed,
+    Gaussian,
+    Laplace,
+    Matern,
+    Median,
+    Riesz,
+    Sum,
+    pair_mean,
+    stein_gram,
+    stein_mean,
+)
 from ksivi.kernels import _median as median
 from ksivi.kernels import _one_block as one_block
 from ksivi.kernels import _pairwise as pairwise
@@ -60,13 +72,17 @@ def test_median_leaves_out_the_diagonal_of_one_sample(name, n, dtype):
     spreads = truth.spreads(name, x, x)
     off_diagonal = spreads[~np.eye(n, dtype=bool)]
     resolved = KERNELS[name]().resolve(jnp.asarray(x), jnp.asarray(x), 1)
-    np.testing.assert_allclose(resolved.h, truth.median_bandwidth(off_diagonal, n), rtol=TOLERANCE[dtype.name])
+    np.testing.assert_allclose(
+        resolved.h, truth.median_bandwidth(off_diagonal, n), rtol=TOLERANCE[dtype.name]
+    )
 
 
 def test_median_over_all_pairs_counts_the_diagonal(x64):
     x, _ = points(3, 4, 1)
     resolved = Gaussian(Median(all_pairs=True)).resolve(jnp.asarray(x), jnp.asarray(x), 1)
-    np.testing.assert_allclose(resolved.h, truth.median_bandwidth(truth.spreads("gaussian", x, x), 4), rtol=1e-12)
+    np.testing.assert_allclose(
+        resolved.h, truth.median_bandwidth(truth.spreads("gaussian", x, x), 4), rtol=1e-12
+    )
 
 
 def test_bandwidth_shrinks_with_the_sample(x64):
@@ -83,13 +99,15 @@ def test_bandwidth_is_one_where_the_median_is_zero():
 
 
 SHAPE = (14, 11)
-"""An even number of pairs, of which the lower median is the one before the middle."""
+"""An even number of pairs: the lower median is the one before the middle."""
 SPREADS = {
     "smooth": lambda rng: rng.exponential(size=SHAPE),
     "small": lambda rng: 1e-30 * rng.exponential(size=SHAPE),
     "large": lambda rng: 1e30 * rng.exponential(size=SHAPE),
     "ties": lambda rng: np.floor(3 * rng.exponential(size=SHAPE)),
-    "two clumps": lambda rng: np.where(rng.random(SHAPE) < 0.5, 1 + rng.random(SHAPE), 1e4 + rng.random(SHAPE)),
+    "two clumps": lambda rng: np.where(
+        rng.random(SHAPE) < 0.5, 1 + rng.random(SHAPE), 1e4 + rng.random(SHAPE)
+    ),
     "heavy tails": lambda rng: rng.standard_cauchy(SHAPE) ** 4,
     "one value": lambda rng: np.ones(SHAPE),
 }
@@ -98,8 +116,10 @@ SPREADS = {
 @pytest.mark.parametrize("way", ["search", "digits", "one block"])
 @pytest.mark.parametrize("kind", SPREADS)
 def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
-    """By the search of a CPU and by both ways of a GPU, its block of threads interpreted."""
-    monkeypatch.setattr("ksivi.kernels._select.platform", lambda: "cpu" if way == "search" else "gpu")
+    """By the search of a CPU and by both searches of a GPU, with the thread block interpreted."""
+    monkeypatch.setattr(
+        "ksivi.kernels._select.platform", lambda: "cpu" if way == "search" else "gpu"
+    )
     monkeypatch.setattr(median, "_IN_ONE_BLOCK", math.prod(SHAPE) if way == "one block" else 0)
     monkeypatch.setattr(median, "platform", lambda: "cpu" if way == "search" else "gpu")
     monkeypatch.setattr(median, "has_ampere", lambda: True)
@@ -115,24 +135,33 @@ def test_a_gpu_without_triton_needs_no_block(monkeypatch):
     monkeypatch.setattr(median, "platform", lambda: "gpu")
     monkeypatch.setattr(median, "has_ampere", lambda: False)
     x, y = (jnp.asarray(a, jnp.float32) for a in points(7, 9, 9))
-    assert median.lower_median(Gaussian().spread, x, y) == np.sort(Gaussian().spread(x, y).ravel())[40]
+    assert (
+        median.lower_median(Gaussian().spread, x, y) == np.sort(Gaussian().spread(x, y).ravel())[40]
+    )
 
 
 @pytest.mark.parametrize("count", [1, 100, 143])
 def test_one_block_says_where_the_key_is(count):
-    """Of 143 keys, of which those that do not count are the largest integer."""
+    """Among 143 keys. Those that do not count are the largest integer."""
     keys = np.random.default_rng(0).permutation(1_000)[:143].astype(np.int32)
     keys[np.argsort(keys)[count:]] = np.iinfo(np.int32).max
     for rank in {0, (count - 1) // 2, count - 1}:
-        key, place = one_block.select(jnp.asarray(keys).reshape(13, 11), rank, count, interpret=True)
+        key, place = one_block.select(
+            jnp.asarray(keys).reshape(13, 11), rank, count, interpret=True
+        )
         assert key == np.sort(keys)[rank] == keys[place]
 
 
 def test_a_block_suits_triton(monkeypatch):
-    """A power of two of keys, which it wants, and a warp for every 2,048."""
+    """Triton needs a power of two of keys. Every 2,048 keys get a warp."""
     blocks, call = [], one_block.pl.pallas_call
-    monkeypatch.setattr(one_block.triton, "CompilerParams", lambda num_warps: blocks.append(num_warps))
-    spy = lambda kernel, **options: lambda keys: blocks.append(keys.size) or call(kernel, **options)(keys)  # noqa: E731
+    monkeypatch.setattr(
+        one_block.triton, "CompilerParams", lambda num_warps: blocks.append(num_warps)
+    )
+
+    def spy(kernel, **options):
+        return lambda keys: blocks.append(keys.size) or call(kernel, **options)(keys)
+
     monkeypatch.setattr(one_block.pl, "pallas_call", spy)
     for shape in ((13, 11), (64, 64), (128, 127)):
         keys = jnp.arange(shape[0] * shape[1], dtype=jnp.int32).reshape(shape)
@@ -141,21 +170,30 @@ def test_a_block_suits_triton(monkeypatch):
 
 
 def test_the_search_takes_few_passes():
-    """Some nine on smooth spreads, where bits one by one are 31."""
+    """About nine passes on smooth spreads. A search bit by bit takes 31."""
     passes = []
     for seed in range(5):
         values = jnp.asarray(np.random.default_rng(seed).chisquare(20, 10_000), jnp.float32)
         keys = np.sort(select.sortable(values))
-        count_below = lambda at, keys=keys: passes.append(at) or jnp.uint32(np.searchsorted(keys, int(at)))  # noqa: E731
+
+        def count_below(at, keys=keys):
+            passes.append(at)
+            return jnp.uint32(np.searchsorted(keys, int(at)))
+
         with jax.disable_jit():
-            found = select.by_interpolation(count_below, jnp.asarray(keys[0]), jnp.asarray(keys[-1]), 4_999, len(keys))
+            found = select.by_interpolation(
+                count_below, jnp.asarray(keys[0]), jnp.asarray(keys[-1]), 4_999, len(keys)
+            )
         assert np.searchsorted(keys, int(found)) == 4_999
     assert len(passes) <= 43
 
 
 @pytest.mark.parametrize(("size", "bits"), [(100, 7), (2**17, 4), (2**18, 3), (2**18 + 1, 0)])
 def test_a_gpu_settles_fewer_bits_a_pass_the_more_keys(monkeypatch, size, bits):
-    """2^w − 1 thresholds for w bits, at most, in as few passes as make 31; of more keys one threshold a pass."""
+    """At most 2^w − 1 thresholds for w bits, in as few passes as make 31 bits.
+
+    With more keys, one threshold per pass.
+    """
     monkeypatch.setattr("ksivi.kernels._select.platform", lambda: "gpu")
     passes, bound = [], jax.ShapeDtypeStruct((), jnp.int32)
     count_below = lambda at: passes.append(at.size) or jnp.zeros(at.shape, jnp.uint32)  # noqa: E731
@@ -176,7 +214,7 @@ def test_the_median_of_too_many_pairs_is_refused():
 
 @pytest.mark.parametrize(("stored", "times"), [(2**25, 2), (99, 4)])
 def test_spreads_are_kept_where_they_fit(monkeypatch, stored, times):
-    """Besides the one pair that is differentiated: once, or in each of three passes."""
+    """Counts besides the one differentiated pair: once, or in each of three passes."""
     monkeypatch.setattr(median, "_STORED", stored)
     calls, (x, y) = [], (jnp.asarray(a, jnp.float32) for a in points(7, 10, 10))
     median.lower_median(lambda x, y: calls.append(len(x)) or Gaussian().spread(x, y), x, y)
@@ -185,7 +223,7 @@ def test_spreads_are_kept_where_they_fit(monkeypatch, stored, times):
 
 @every_kernel
 def test_gradient_flows_through_the_median(name, x64):
-    """Against a sort-based median, whose gradient is that of the entry it selects."""
+    """Compares with a median by sorting, whose gradient is the gradient of the selected entry."""
     x, y = (jnp.asarray(a) for a in points(4, 9, 9))
 
     def by_sorting(x):
@@ -201,7 +239,9 @@ def test_gradient_flows_through_the_median(name, x64):
 def test_stop_gradient_detaches_the_median(x64):
     x, y = (jnp.asarray(a) for a in points(5, 8, 8))
     h = Gaussian().resolve(x, y).h
-    detached = jax.grad(lambda x: Gaussian(Median(stop_gradient=True)).resolve(x, y).gram(x, y).sum())(x)
+    detached = jax.grad(
+        lambda x: Gaussian(Median(stop_gradient=True)).resolve(x, y).gram(x, y).sum()
+    )(x)
     fixed = jax.grad(lambda x: Gaussian(Fixed(h)).gram(x, y).sum())(x)
     flowing = jax.grad(lambda x: Gaussian().resolve(x, y).gram(x, y).sum())(x)
     np.testing.assert_allclose(detached, fixed, rtol=1e-12)
@@ -209,9 +249,11 @@ def test_stop_gradient_detaches_the_median(x64):
 
 
 def tiled_cases():
-    """Kernels and groups; the fast tests take one kernel of each distance, and each kind of group."""
+    """Kernels and groups. The fast tests use one kernel per distance, and each kind of group."""
     for name in KERNELS:
-        yield pytest.param(name, 0, marks=[] if name in ("gaussian", "riesz") else [pytest.mark.slow])
+        yield pytest.param(
+            name, 0, marks=[] if name in ("gaussian", "riesz") else [pytest.mark.slow]
+        )
     yield from [("imq", 1), ("laplace", 3)]
 
 
@@ -243,16 +285,21 @@ def test_a_value_in_tiles_is_the_same_without_its_gradient(monkeypatch, x64):
 
 
 def test_many_tiles_lose_no_digits(monkeypatch):
-    """A running sum of 2,000 tiles is off by some 5e-7, of which an MMD of many exact samples is made."""
+    """A running sum of 2,000 tiles has an error of 5e-7, as large as the MMD of exact samples."""
     monkeypatch.setattr(pairwise, "TILE", 2_000)
     x, y = (np.asarray(jax.random.normal(jax.random.key(i), (2_000, 2))) for i in (0, 1))
-    found = pair_mean(Gaussian(Fixed(4.0)).gram, *(jnp.asarray(a) for a in (x, np.ones_like(x), y, np.ones_like(y))))
-    squared = sum(np.subtract.outer(x[:, i].astype(float), y[:, i].astype(float)) ** 2 for i in (0, 1))
+    found = pair_mean(
+        Gaussian(Fixed(4.0)).gram,
+        *(jnp.asarray(a) for a in (x, np.ones_like(x), y, np.ones_like(y))),
+    )
+    squared = sum(
+        np.subtract.outer(x[:, i].astype(float), y[:, i].astype(float)) ** 2 for i in (0, 1)
+    )
     np.testing.assert_allclose(float(found), 2 * np.mean(np.exp(-squared / 4)), rtol=2.5e-7)
 
 
 def test_a_gradient_in_tiles_takes_six_matrix_products(monkeypatch):
-    """⟨x, y⟩ and ⟨f, g⟩, and two for the gradient of each: none is computed a second time for the backward pass."""
+    """⟨x, y⟩ and ⟨f, g⟩, and two for each gradient. The backward pass repeats none of them."""
     monkeypatch.setattr(pairwise, "TILE", 21 * 7)
     x, y = (jnp.asarray(a) for a in points(6, 21, 21))
     value = lambda x, y: pair_mean(Gaussian(Fixed(2.0)).gram, x, jnp.sin(x), y, jnp.cos(y))  # noqa: E731
@@ -277,7 +324,9 @@ def test_no_tensor_of_pairs_times_dimensions(name):
 def _all_values(jaxpr):
     for equation in jaxpr.eqns:
         yield from equation.outvars
-        for parameter in jax.tree.leaves(equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")):
+        for parameter in jax.tree.leaves(
+            equation.params, is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")
+        ):
             inner = getattr(parameter, "jaxpr", parameter)
             if hasattr(inner, "eqns"):
                 yield from _all_values(inner)
@@ -295,7 +344,9 @@ def test_sums_of_kernels(x64):
     x, y = (jnp.asarray(a) for a in points(8, 7, 9))
     parts = [Gaussian(Median(scale=0.5)), IMQ(), Laplace(Fixed(3.0))]
     total = Sum(parts, [1.0, 2.0, 0.5]).resolve(x, y).gram(x, y)
-    expected = sum(w * k.resolve(x, y).gram(x, y) for w, k in zip([1.0, 2.0, 0.5], parts, strict=True))
+    expected = sum(
+        w * k.resolve(x, y).gram(x, y) for w, k in zip([1.0, 2.0, 0.5], parts, strict=True)
+    )
     np.testing.assert_allclose(total, expected, rtol=1e-12)
 
 
@@ -309,7 +360,11 @@ def test_a_kernel_can_be_called_on_two_points(x64):
 @pytest.mark.parametrize("name", [*SMOOTH, "sum"])
 def test_stein_kernel_equals_autodiff(name, x64):
     x, y = (jnp.asarray(a) for a in points(9, 6, 8, d=3))
-    kernel = Sum([Gaussian(Fixed(2.0)), IMQ(Fixed(1.0))], [0.3, 0.7]) if name == "sum" else KERNELS[name](Fixed(1.3))
+    kernel = (
+        Sum([Gaussian(Fixed(2.0)), IMQ(Fixed(1.0))], [0.3, 0.7])
+        if name == "sum"
+        else KERNELS[name](Fixed(1.3))
+    )
     s, t = jnp.sin(x), jnp.cos(y)
 
     def pair(x, s, y, t):
@@ -324,10 +379,14 @@ def test_stein_kernel_equals_autodiff(name, x64):
 def test_stein_kernel_on_the_diagonal(x64):
     """The V-statistic needs uₚ(x, x) = ⟨s, s⟩ k(0) − 2 d φ′(0)."""
     x = jnp.zeros((1, 3))
-    np.testing.assert_allclose(stein_mean(Matern(Fixed(2.0)), x, x + 1.0, group=0), 3 + 6 * 5 / 24, rtol=1e-12)
+    np.testing.assert_allclose(
+        stein_mean(Matern(Fixed(2.0)), x, x + 1.0, group=0), 3 + 6 * 5 / 24, rtol=1e-12
+    )
 
 
-@pytest.mark.parametrize("kernel", [Laplace(Fixed(1.0)), Riesz(Fixed(1.0)), Matern(Fixed(1.0), nu=1.5)])
+@pytest.mark.parametrize(
+    "kernel", [Laplace(Fixed(1.0)), Riesz(Fixed(1.0)), Matern(Fixed(1.0), nu=1.5)]
+)
 def test_rough_kernels_refuse_to_be_stein_kernels(kernel):
     with pytest.raises(ValueError, match="twice differentiable"):
         ksivi.metrics.ksd(jnp.ones((3, 2)), lambda x: -x, kernel=kernel)

@@ -1,4 +1,4 @@
-"""The objective against exact answers: a float64 double loop, closed forms, Stein's identity."""
+"""Compares KSIVI with exact answers: a float64 double loop, closed forms, Stein's identity."""
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ ESTIMATORS = ("vanilla", "u-statistic")
 
 
 def skewed(x):
-    """A log density with curvature that changes from place to place."""
+    """A log density whose curvature is not constant."""
     return -0.5 * jnp.sum(x**2) - 0.1 * jnp.sum(x**4) + jnp.sin(x[0])
 
 
@@ -31,7 +31,9 @@ def parts(objective, draws, family, target):
     for z, xi in zip(draws.z, draws.xi, strict=True):
         z = np.repeat(np.asarray(z), objective.noise_per_z, axis=0)
         mean = np.asarray(jax.vmap(family.conditional.mean)(jnp.asarray(z)), np.float64)
-        sigma = np.exp(0.5 * np.asarray(jax.vmap(family.conditional.log_var)(jnp.asarray(z)), np.float64))
+        sigma = np.exp(
+            0.5 * np.asarray(jax.vmap(family.conditional.log_var)(jnp.asarray(z)), np.float64)
+        )
         x = mean + sigma * np.asarray(xi, np.float64)
         score = np.asarray(jax.vmap(target.score)(jnp.asarray(x, z.dtype)), np.float64)
         batches.append((x, score + np.asarray(xi, np.float64) / sigma))
@@ -53,9 +55,15 @@ def test_estimators_equal_the_double_loop(name, estimator, bandwidth, dtype):
     spreads = truth.spreads(name, x1, x2)
     counted = np.ones_like(spreads, bool) if estimator == "vanilla" else ~np.eye(12, dtype=bool)
     h = 2.5 if bandwidth == "fixed" else truth.median_bandwidth(spreads[counted], 12)
-    expected = truth.vanilla(name, x1, f1, x2, f2, h) if estimator == "vanilla" else truth.u_statistic(name, x1, f1, h)
+    expected = (
+        truth.vanilla(name, x1, f1, x2, f2, h)
+        if estimator == "vanilla"
+        else truth.u_statistic(name, x1, f1, h)
+    )
     assert loss.dtype == dtype
-    np.testing.assert_allclose(loss, expected, rtol=TOLERANCE[dtype.name], atol=TOLERANCE[dtype.name] ** 1.5)
+    np.testing.assert_allclose(
+        loss, expected, rtol=TOLERANCE[dtype.name], atol=TOLERANCE[dtype.name] ** 1.5
+    )
 
 
 def test_pairs_that_share_z_are_left_out(x64):
@@ -67,11 +75,13 @@ def test_pairs_that_share_z_are_left_out(x64):
     assert draws.xi.shape == (1, 12, 3)
     ((x, f),) = parts(objective, draws, family, target)
     loss = objective.loss(family, None, draws, target, 0)[0]
-    np.testing.assert_allclose(loss, truth.u_statistic("gaussian", x, f, 2.0, noise_per_z=3), rtol=1e-10)
+    np.testing.assert_allclose(
+        loss, truth.u_statistic("gaussian", x, f, 2.0, noise_per_z=3), rtol=1e-10
+    )
 
 
 def test_options_of_the_released_code(x64):
-    """Annealing, log-density term with its horizon, and the inverse-covariance pair term, from their definitions."""
+    """Annealing, the log-density term with its horizon, and the inverse-covariance pair term."""
     target = ksivi.Target(skewed, dim=2)
     family = SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(8,))
     plain = ksivi.KSIVI(Gaussian(Fixed(2.0)), num_samples=10)
@@ -88,7 +98,9 @@ def test_options_of_the_released_code(x64):
         (x1, f1), (x2, f2) = parts(plain, draws, family, target.tempered(beta))
         inverse = np.linalg.inv(np.cov(x1, rowvar=False) + 1e-8 * np.eye(2))
         values = np.asarray(jax.vmap(target.log_density)(jnp.asarray(np.concatenate([x1, x2]))))
-        expected = truth.vanilla("gaussian", x1, f1, x2, f2 @ inverse, 2.0) - weight * beta * values.mean()
+        expected = (
+            truth.vanilla("gaussian", x1, f1, x2, f2 @ inverse, 2.0) - weight * beta * values.mean()
+        )
         loss = objective.loss(family, None, draws, target, jnp.asarray(step))[0]
         np.testing.assert_allclose(loss, expected, rtol=1e-9)
 
@@ -96,8 +108,8 @@ def test_options_of_the_released_code(x64):
 def ksd2_between_gaussians(m, log_var, h):
     r"""KSD² of N(m, diag s²) from N(0, I) with k = exp(−r²/h).
 
-    f(x) = −m + a (x − m) with a = 1/s² − 1; with c = (1 + 4 s²/h)^(−1/2) the factor of a coordinate is
-    E[k] = c, and E[k f f′] = m² c + a² s² (c − c³) / 2.
+    f(x) = −m + a (x − m) with a = 1/s² − 1. With c = (1 + 4 s²/h)^(−1/2) the factor of a coordinate
+    is E[k] = c, and E[k f f′] = m² c + a² s² (c − c³) / 2.
     """
     s2 = jnp.exp(log_var)
     c = (1 + 4 * s2 / h) ** -0.5
@@ -150,7 +162,7 @@ def test_stein_identity_of_the_conditional_score(name, x64):
 def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
     """The posterior of a normal mean, fitted exactly: KSD² is 0.
 
-    A minibatch moves every score by one vector of its own, so a shared one adds E[k] E‖that vector‖².
+    A minibatch shifts every score by one random vector v, so a shared minibatch adds E[k] E‖v‖².
     """
     data = jax.random.normal(jax.random.key(3), (50, 2)) + 1.0
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
@@ -159,7 +171,10 @@ def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
 
     def estimates(**options):
         objective = ksivi.KSIVI(Gaussian(Fixed(0.1)), estimator, num_samples=10, **options)
-        estimate = lambda key: objective.loss(family, None, objective.draw(key, target, family), target, 0)[0]  # noqa: E731
+
+        def estimate(key):
+            return objective.loss(family, None, objective.draw(key, target, family), target, 0)[0]
+
         return jax.jit(jax.vmap(estimate))(jax.random.split(KEY, 20_000))[:, None]
 
     assert_mean(estimates(), jnp.zeros(1))
@@ -171,7 +186,11 @@ def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
 @pytest.mark.parametrize(("estimator", "shape"), [("vanilla", (2, 8)), ("u-statistic", (2, 4))])
 def test_minibatches_divide_the_one_batch_of_a_u_statistic(estimator, shape):
     target = ksivi.Target.from_data(
-        standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2, batch_size=5
+        standard_normal,
+        lambda x, b: -jnp.sum((b - x[None]) ** 2),
+        jnp.ones((50, 2)),
+        2,
+        batch_size=5,
     )
     family, objective = SemiImplicit.location_scale(2), ksivi.KSIVI(None, estimator, 8)
     draws = objective.draw(KEY, target, family)
@@ -182,7 +201,11 @@ def test_minibatches_divide_the_one_batch_of_a_u_statistic(estimator, shape):
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_a_covariance_needs_more_samples_than_dimensions_and_nothing_else_does(estimator):
     target, family = ksivi.Target(standard_normal, dim=5), SemiImplicit.location_scale(5)
-    init = lambda n, inverse: ksivi.KSIVI(None, estimator, n, inverse_covariance=inverse).init(KEY, target, family)  # noqa: E731
+
+    def init(n, inverse):
+        objective = ksivi.KSIVI(None, estimator, n, inverse_covariance=inverse)
+        return objective.init(KEY, target, family)
+
     init(2, False)
     init(6, True)
     with pytest.raises(ValueError, match="more than dim = 5 samples per batch, got 5"):
@@ -191,11 +214,20 @@ def test_a_covariance_needs_more_samples_than_dimensions_and_nothing_else_does(e
 
 @pytest.mark.parametrize(("estimator", "shapes"), [("vanilla", (2, 7)), ("u-statistic", (1, 7))])
 def test_shared_rows_are_one_minibatch_and_an_undivided_batch(estimator, shapes):
-    target = ksivi.Target.from_data(standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2)
-    family, objective = SemiImplicit.location_scale(2), ksivi.KSIVI(None, estimator, 7, shared_rows=True)
+    target = ksivi.Target.from_data(
+        standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2
+    )
+    family, objective = (
+        SemiImplicit.location_scale(2),
+        ksivi.KSIVI(None, estimator, 7, shared_rows=True),
+    )
     assert objective.draw(KEY, target, family).rows is None
     target = ksivi.Target.from_data(
-        standard_normal, lambda x, b: -jnp.sum((b - x[None]) ** 2), jnp.ones((50, 2)), 2, batch_size=5
+        standard_normal,
+        lambda x, b: -jnp.sum((b - x[None]) ** 2),
+        jnp.ones((50, 2)),
+        2,
+        batch_size=5,
     )
     objective.init(KEY, target, family)
     draws = objective.draw(KEY, target, family)
@@ -206,7 +238,9 @@ def test_shared_rows_are_one_minibatch_and_an_undivided_batch(estimator, shapes)
 
 
 def test_conditional_score_is_the_gradient_of_the_conditional_density(x64):
-    family = SemiImplicit.mlp(KEY, dim=4, mixing_dim=3, hidden=(8, 8), log_var=-1.0, scale="network")
+    family = SemiImplicit.mlp(
+        KEY, dim=4, mixing_dim=3, hidden=(8, 8), log_var=-1.0, scale="network"
+    )
     z, xi = family.noise(KEY, 6, noise_per_z=2)
     x, score = family.transport((z, xi))
     expected = jax.vmap(jax.grad(family.conditional.log_prob))(x, jnp.repeat(z, 2, axis=0))
@@ -219,8 +253,12 @@ def test_an_offset_of_a_thousand_sd_changes_nothing(name, estimator):
     objective = ksivi.KSIVI(KERNELS[name](), estimator, num_samples=50)
 
     def loss(offset):
-        target = ksivi.Target(lambda x: standard_normal(x - offset), dim=3, test_point=jnp.full(3, offset))
-        family = SemiImplicit.location_scale(3, loc=offset + jnp.array([0.5, 0.0, -0.5]), log_var=0.3)
+        target = ksivi.Target(
+            lambda x: standard_normal(x - offset), dim=3, test_point=jnp.full(3, offset)
+        )
+        family = SemiImplicit.location_scale(
+            3, loc=offset + jnp.array([0.5, 0.0, -0.5]), log_var=0.3
+        )
         return objective.loss(family, None, objective.draw(KEY, target, family), target, 0)[0]
 
     np.testing.assert_allclose(loss(1000.0), loss(0.0), rtol=1e-3)
@@ -250,7 +288,9 @@ def test_stein_ratio_is_one_at_the_truth_and_c_squared_when_c_times_too_wide():
 
 def test_detached_and_flowing_medians_have_the_same_value(x64):
     target, family = ksivi.Target(skewed, dim=2), SemiImplicit.mlp(KEY, dim=2, mixing_dim=2)
-    flowing, detached = (ksivi.KSIVI(Gaussian(Median(stop_gradient=s)), num_samples=20) for s in (False, True))
+    flowing, detached = (
+        ksivi.KSIVI(Gaussian(Median(stop_gradient=s)), num_samples=20) for s in (False, True)
+    )
     draws = flowing.draw(KEY, target, family)
     loss = lambda objective: jax.jit(lambda: objective.loss(family, None, draws, target, 0)[0])()  # noqa: E731
     np.testing.assert_allclose(loss(flowing), loss(detached), rtol=1e-12)
@@ -258,4 +298,8 @@ def test_detached_and_flowing_medians_have_the_same_value(x64):
 
 def assert_mean(samples, expected, standard_errors=4):
     error = samples.std(0) / np.sqrt(len(samples))
-    assert np.all(np.abs(samples.mean(0) - expected) <= standard_errors * error), (samples.mean(0), expected, error)
+    assert np.all(np.abs(samples.mean(0) - expected) <= standard_errors * error), (
+        samples.mean(0),
+        expected,
+        error,
+    )

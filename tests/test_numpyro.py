@@ -1,4 +1,4 @@
-"""The door for NumPyro models: names, shapes, supports, densities, and what is refused."""
+"""Targets from NumPyro models: names, shapes, supports, densities and errors."""
 
 import equinox as eqx
 import jax
@@ -47,7 +47,9 @@ def test_draws_are_on_the_models_scale_and_survive_saving(tmp_path):
     for one in (posterior, ksivi.load(tmp_path / "p.safetensors")):
         draws = one.draws(jax.random.key(1), 50)
         assert draws["slope"].shape == (50, 2)
-        np.testing.assert_allclose(np.sort(draws["noise"]), np.sort(np.exp(points[:, 0])), rtol=1e-5)
+        np.testing.assert_allclose(
+            np.sort(draws["noise"]), np.sort(np.exp(points[:, 0])), rtol=1e-5
+        )
         assert bool(jnp.all((draws["share"] > -1) & (draws["share"] < 3)))
 
 
@@ -79,7 +81,9 @@ def special():
 def test_simplices_correlations_and_flat_priors():
     target = ksivi.from_numpyro(special)
     assert dict(target.layout) == {"weights": (2,), "root": (3,), "flat": (2,), "rates": (2, 2)}
-    posterior = ksivi.Posterior.of(Empirical(jax.random.normal(jax.random.key(0), (20, target.dim))), target)
+    posterior = ksivi.Posterior.of(
+        Empirical(jax.random.normal(jax.random.key(0), (20, target.dim))), target
+    )
     draws = posterior.draws(jax.random.key(1), 20)
     np.testing.assert_allclose(draws["weights"].sum(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose((draws["root"] ** 2).sum(axis=2), 1, rtol=1e-5)
@@ -98,7 +102,10 @@ def local():
 
 def crossed():
     mu = numpyro.sample("mu", dist.Normal(0, 1))
-    with numpyro.plate("left", 10, subsample_size=3, dim=-1), numpyro.plate("right", 8, subsample_size=2, dim=-2):
+    with (
+        numpyro.plate("left", 10, subsample_size=3, dim=-1),
+        numpyro.plate("right", 8, subsample_size=2, dim=-2),
+    ):
         numpyro.sample("y", dist.Normal(mu, 1), obs=jnp.zeros((2, 3)))
 
 
@@ -156,9 +163,12 @@ def unlearned():
         (never_a_batch, "with 3 rows sample site 'y' has 10"),
         (
             one_batch_of_means,
-            r"select the rows of a minibatch itself, with numpyro.subsample.* with 10 rows it failed",
+            r"select the rows of a minibatch itself, with numpyro.* with 10 rows it failed",
         ),
-        (outside, r"'y' is outside the subsampled plate 'rows', but its shape depends on the rows, \(3,\)"),
+        (
+            outside,
+            r"'y' is outside the subsampled plate 'rows', but its shape depends .*, \(3,\)",
+        ),
         (of_two_sizes, "plate 'rows' must have one size"),
         (dependent, "'below' has a support that depends"),
         (observed, "parameter to infer"),
@@ -193,21 +203,32 @@ def by_subsample(x, y=None, batch_size=B):
     noise = numpyro.sample("noise", dist.HalfNormal(1))
     with numpyro.plate("rows", len(x), subsample_size=batch_size):
         mean = numpyro.deterministic("mean", numpyro.subsample(x, event_dim=1) @ slope)
-        numpyro.sample("y", dist.Normal(mean, noise), obs=None if y is None else numpyro.subsample(y, event_dim=0))
+        numpyro.sample(
+            "y",
+            dist.Normal(mean, noise),
+            obs=None if y is None else numpyro.subsample(y, event_dim=0),
+        )
 
 
 def in_plates(x, y, batch_size=B):
-    """Rows along the second axis of the data, and an event of two numbers in each."""
+    """Rows are the second axis of the data. Each is an event of two numbers."""
     slope = numpyro.sample("slope", dist.Normal(0, 2).expand([2]))
     noise = numpyro.sample("noise", dist.HalfNormal(1))
-    with numpyro.plate("rows", len(x), subsample_size=batch_size, dim=-2) as rows, numpyro.plate("twice", 2, dim=-1):
+    with (
+        numpyro.plate("rows", len(x), subsample_size=batch_size, dim=-2) as rows,
+        numpyro.plate("twice", 2, dim=-1),
+    ):
         mean = (x[rows] @ slope)[:, None, None] + jnp.zeros((1, 2, 3))
-        numpyro.sample("y", dist.Normal(mean, noise).to_event(1), obs=jnp.zeros((1, 2, 3)) + y[rows][:, None, None])
+        numpyro.sample(
+            "y",
+            dist.Normal(mean, noise).to_event(1),
+            obs=jnp.zeros((1, 2, 3)) + y[rows][:, None, None],
+        )
 
 
 @pytest.fixture(scope="module", params=[by_index, by_subsample, in_plates])
 def subsampled(request):
-    """A model of a subsampled plate, as a target, and that of the same model without subsampling."""
+    """Targets of a model with a subsampled plate, and of the same model without subsampling."""
     x, y = many_rows()
     return tuple(ksivi.from_numpyro(request.param, x, y, batch_size=size) for size in (B, None))
 
@@ -221,7 +242,9 @@ def test_without_rows_a_subsampled_plate_has_all_of_them(subsampled):
     assert not whole.is_minibatched
     assert target.layout == whole.layout
     found, expected = (jax.jit(jax.vmap(one.log_density_and_score))(POINTS) for one in subsampled)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4), found, expected)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-4), found, expected
+    )
 
 
 def test_minibatches_of_a_plate_are_unbiased(subsampled):
@@ -229,7 +252,9 @@ def test_minibatches_of_a_plate_are_unbiased(subsampled):
     rows = jax.vmap(target.draw_rows)(jax.random.split(jax.random.key(0), 4_000))
     assert rows.shape == (4_000, B)
     for point in POINTS[:2]:
-        drawn = jax.jit(jax.vmap(lambda r, x: target.on_rows(r).log_density_and_score(x), (0, None)))(rows, point)
+        drawn = jax.jit(
+            jax.vmap(lambda r, x: target.on_rows(r).log_density_and_score(x), (0, None))
+        )(rows, point)
         for found, expected in zip(drawn, whole.log_density_and_score(point), strict=True):
             found = np.asarray(found, np.float64)
             assert np.all(found.std(axis=0) > 0)
@@ -250,7 +275,7 @@ def test_one_minibatch_is_weighed_by_hand():
 
 @pytest.mark.slow
 def test_a_subsampled_model_trains_to_the_right_mean():
-    """Known noise, so that the posterior is Gaussian and known."""
+    """The noise is known, so that the posterior is a known Gaussian."""
 
     def model(x, y):
         slope = numpyro.sample("slope", dist.Normal(0, 2).expand([2]))
@@ -258,9 +283,18 @@ def test_a_subsampled_model_trains_to_the_right_mean():
             numpyro.sample("y", dist.Normal(x[rows] @ slope, 0.5), obs=y[rows])
 
     x, y = many_rows()
-    family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=2, hidden=(16,), log_var=-4.0)
+    family = ksivi.SemiImplicit.mlp(
+        jax.random.key(0), dim=2, mixing_dim=2, hidden=(16,), log_var=-4.0
+    )
     target = ksivi.from_numpyro(model, x, y)
-    fit = ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(num_samples=50), num_steps=3_000, progress=False)
+    fit = ksivi.train(
+        jax.random.key(1),
+        target,
+        family,
+        ksivi.KSIVI(num_samples=50),
+        num_steps=3_000,
+        progress=False,
+    )
     precision = x.T @ x / 0.5**2 + np.eye(2) / 2**2
     mean = np.linalg.solve(precision, x.T @ y / 0.5**2)
     draws = np.asarray(fit.posterior.sample(jax.random.key(2), 4_000))
@@ -271,14 +305,18 @@ def test_a_subsampled_model_trains_to_the_right_mean():
 def test_what_a_subsampled_model_knows_is_of_all_rows():
     x, y = many_rows()
     posteriors = [
-        ksivi.Posterior.of(Empirical(jnp.asarray(POINTS)), ksivi.from_numpyro(by_subsample, x, y, batch_size=size))
+        ksivi.Posterior.of(
+            Empirical(jnp.asarray(POINTS)), ksivi.from_numpyro(by_subsample, x, y, batch_size=size)
+        )
         for size in (B, None)
     ]
     model, whole = (posterior.target.model for posterior in posteriors)
     draws = posteriors[0].constrain(jnp.asarray(POINTS))
     for name in ("deterministics", "log_likelihood"):
         found, expected = (getattr(one, name)(draws) for one in (model, whole))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), found, expected
+        )
     np.testing.assert_allclose(model.observed()["y"], y, rtol=1e-6)
     assert posteriors[0].predictive(jax.random.key(0), 3)["y"].shape == (3, N)
     assert posteriors[0].predictive(jax.random.key(0), 3, np.ones((5, 2)))["y"].shape == (3, 5)

@@ -1,4 +1,4 @@
-"""The precision of matrix products, as lowered for a GPU and for a CPU, whichever there is."""
+"""The precision of matrix products, as lowered for a GPU and for a CPU, on any machine."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ def ampere(monkeypatch):
 
 
 def products(platform: str, dtype: str = "float32") -> list[str]:
-    """Every matrix product of a network and its gradient, as lowered for a batch."""
+    """Every matrix product of a network and its gradient, lowered for a batch."""
     network = jax.tree.map(lambda a: a.astype(dtype), MLP(jax.random.key(0), (4, 8, 5)))
     loss = lambda network, z: jnp.sum(jax.vmap(network)(z) ** 2)  # noqa: E731
     traced = jax.jit(jax.value_and_grad(loss)).trace(network, jnp.ones((3, 4), dtype))

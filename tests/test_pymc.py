@@ -1,4 +1,4 @@
-"""The door for PyMC models: PyMC's own log density, names, supports, and what a model knows."""
+"""Targets from PyMC models: log density, names, supports and the model's other quantities."""
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +42,10 @@ def test_the_density_is_pymcs_own():
     for key in jax.random.split(KEY, 3):
         x = 0.7 * jax.random.normal(key, (target.dim,))
         parts = split(x, [shape for _, shape in target.layout])
-        point = {names[name]: np.asarray(u, np.float64) for (name, _), u in zip(target.layout, parts, strict=True)}
+        point = {
+            names[name]: np.asarray(u, np.float64)
+            for (name, _), u in zip(target.layout, parts, strict=True)
+        }
         np.testing.assert_allclose(target.log_density(x), theirs(point), rtol=1e-4)
 
 
@@ -94,7 +97,9 @@ def test_a_fit_agrees_with_pymcs_own_sampler():
     fit = ksivi.fit(KEY, ksivi.from_pymc(model), progress=False)
     assert fit.trusted, fit.status
     with model:
-        truth = pymc.sample(2_000, tune=1_000, chains=2, cores=1, random_seed=0, progressbar=False).posterior
+        truth = pymc.sample(
+            2_000, tune=1_000, chains=2, cores=1, random_seed=0, progressbar=False
+        ).posterior
     for name, values in fit.posterior.draws(KEY, 20_000).items():
         true = truth[name].to_numpy().ravel()
         assert abs(float(values.mean()) - true.mean()) < 0.1 * true.std()

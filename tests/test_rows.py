@@ -55,7 +55,7 @@ def test_rows_depend_on_seed_and_position_alone():
 
 
 def test_single_rows_are_in_uniform_order():
-    """Where row 0 comes, over many epochs: its mean place and spread."""
+    """The mean and spread of the position of row 0 over many epochs."""
     rows = ksivi.Rows(np.arange(50), block_size=1, pool=50)
     places = np.array([np.argmin(rows.take(0, 50 * epoch, 50)) for epoch in range(2_000)])
     error = np.sqrt((50**2 - 1) / 12 / 2_000)
@@ -89,24 +89,29 @@ def test_zarr_arrays_are_rows(tmp_path):
 def test_bad_rows_are_refused(tmp_path):
     with pytest.raises(ValueError, match="arrays must have a shape, a dtype and rows, got"):
         ksivi.Rows([1, 2, 3])
-    with pytest.raises(ValueError, match=r"arrays must have the same number of rows, at least 1, got \[2, 3\]"):
+    with pytest.raises(
+        ValueError, match=r"arrays must have the same number of rows, at least 1, got \[2, 3\]"
+    ):
         ksivi.Rows({"x": np.zeros(2), "y": np.zeros(3)})
     with pytest.raises(ValueError, match="block_size must be a whole number"):
         ksivi.Rows(np.zeros(3), block_size=0)
-    with pytest.raises(ValueError, match="batch_size must be given for the 10 rows of ksivi.Rows"):
+    with pytest.raises(ValueError, match="batch_size must be given for the 10 rows of ksivi"):
         target_of(ksivi.Rows({"x": np.zeros((10, 3)), "y": np.zeros(10)}), batch_size=None)
 
 
 def test_what_needs_all_rows_says_so(data):
     target = target_of(ksivi.Rows(data))
-    with pytest.raises(ValueError, match="fit needs all rows in memory, and the rows of this target stay on the host"):
+    with pytest.raises(
+        ValueError,
+        match="fit needs all rows in memory, and the rows of this target stay on the host",
+    ):
         ksivi.fit(jax.random.key(0), target)
     with pytest.raises(ValueError, match="run needs all rows in memory"):
         ksivi.run(jax.random.key(0), target, ksivi.SVGD(num_particles=5, num_steps=5))
 
 
 def test_a_control_variate_leaves_the_estimate_unbiased_and_quiet(data, x64):
-    """Against the score of all rows, near the anchor, over many minibatches."""
+    """Compares with the score of all rows, near the anchor, over many minibatches."""
     wide = {name: jnp.asarray(column, float) for name, column in data.items()}
     target, whole = target_of(wide), target_of(wide, batch_size=None)
     mean, sd = exact(data)
@@ -114,7 +119,8 @@ def test_a_control_variate_leaves_the_estimate_unbiased_and_quiet(data, x64):
     x = jnp.asarray(mean - 2 * sd)
     keys = jax.random.split(jax.random.key(0), 400)
     errors = {
-        name: np.asarray(jax.vmap(lambda key, t=t: t.minibatch(key).score(x))(keys)) - np.asarray(whole.score(x))
+        name: np.asarray(jax.vmap(lambda key, t=t: t.minibatch(key).score(x))(keys))
+        - np.asarray(whole.score(x))
         for name, t in {"plain": target, "anchored": anchored}.items()
     }
     for error in errors.values():
@@ -125,12 +131,15 @@ def test_a_control_variate_leaves_the_estimate_unbiased_and_quiet(data, x64):
 def test_newton_and_the_anchor_are_the_same_from_the_host(data):
     mean, sd = exact(data)
     from_host = target_of(ksivi.Rows(data)).with_control_variate(jnp.zeros(3), num_newton=3)
-    in_memory = target_of(jax.tree.map(jnp.asarray, data)).with_control_variate(jnp.zeros(3), num_newton=1)
+    in_memory = target_of(jax.tree.map(jnp.asarray, data)).with_control_variate(
+        jnp.zeros(3), num_newton=1
+    )
     assert np.all(np.abs((from_host.anchor - mean) / sd) < 0.1)
     assert np.all(np.abs((in_memory.anchor - mean) / sd) < 0.1)
     at = jnp.asarray(mean, jnp.float32)
     host, memory = (
-        target_of(rows).with_control_variate(at).density.control_variate for rows in (ksivi.Rows(data), in_memory.density.data)
+        target_of(rows).with_control_variate(at).density.control_variate
+        for rows in (ksivi.Rows(data), in_memory.density.data)
     )
     np.testing.assert_allclose(host.value, memory.value, rtol=1e-5)
     np.testing.assert_allclose(host.score, memory.score, atol=0.05 / sd.min())
@@ -144,7 +153,13 @@ def trained(data, **options):
     steps = options.pop("num_steps", 1_000)
     optimizer = optax.adam(optax.cosine_decay_schedule(3e-3, 1_000))
     return ksivi.train(
-        jax.random.key(2), view, family, ksivi.KSIVI(num_samples=50), num_steps=steps, optimizer=optimizer, **options
+        jax.random.key(2),
+        view,
+        family,
+        ksivi.KSIVI(num_samples=50),
+        num_steps=steps,
+        optimizer=optimizer,
+        **options,
     )
 
 

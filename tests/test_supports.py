@@ -1,4 +1,4 @@
-"""Parameters that live in a part of ℝᵈ: maps, Jacobians, densities, draws, and what is refused."""
+"""Constrained parameters: maps, Jacobians, densities, draws and errors."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ SUPPORTS = {
     "greater_than": (ksivi.supports.greater_than(jnp.array([1.0, -2.0, 0.0])), (3,), slice(None)),
     "less_than": (ksivi.supports.less_than(2.0), (3,), slice(None)),
     "interval": (ksivi.supports.interval(-1.0, 3.0), (3,), slice(None)),
-    # Of three shares two are free, and of a Cholesky factor of correlations what is below the diagonal.
+    # A simplex of three has two free numbers; a Cholesky factor has those below its diagonal.
     "simplex": (ksivi.supports.simplex(), (2,), slice(0, 2)),
     "softmax_simplex": (ksivi.supports.Support("softmax_simplex"), (2,), slice(0, 2)),
     "ordered": (ksivi.supports.ordered(), (3,), slice(None)),
@@ -28,12 +28,14 @@ def test_the_determinant_is_that_of_the_map(name):
     support, shape, free = SUPPORTS[name]
     u = jax.random.normal(jax.random.key(0), shape)
     jacobian = jax.jacobian(lambda u: jnp.ravel(support(u))[free])(u)
-    np.testing.assert_allclose(support.log_det(u), np.linalg.slogdet(jacobian)[1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        support.log_det(u), np.linalg.slogdet(jacobian)[1], rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(support.inverse(support(u)), u, rtol=1e-3, atol=1e-4)
 
 
 def test_the_density_is_that_of_the_unconstrained_parameters():
-    """A Gamma scale and a Dirichlet: their densities, in logarithms and in stick-breaking coordinates."""
+    """A Gamma scale in logarithms and a Dirichlet in stick-breaking coordinates."""
     alpha = np.array([2.0, 3.0, 1.5])
 
     def log_density(p):
@@ -50,7 +52,9 @@ def test_the_density_is_that_of_the_unconstrained_parameters():
     for u in points:
         shares = np.asarray(supports["shares"](u[1:]), np.float64)
         one = stats.gamma.logpdf(np.exp(u[0]), 3) + u[0]
-        one += stats.dirichlet.logpdf(shares / shares.sum(), alpha) + float(supports["shares"].log_det(u[1:]))
+        one += stats.dirichlet.logpdf(shares / shares.sum(), alpha) + float(
+            supports["shares"].log_det(u[1:])
+        )
         expected.append(one)
     np.testing.assert_allclose(values[0] - values[1], expected[0] - expected[1], rtol=1e-4)
 
@@ -58,29 +62,43 @@ def test_the_density_is_that_of_the_unconstrained_parameters():
 def test_draws_are_where_parameters_live_and_survive_saving(tmp_path):
     example = {"a": {"low": jnp.zeros(2)}, "scale": jnp.ones(())}
     supports = {"a.low": ksivi.supports.less_than(1.0), "scale": ksivi.supports.positive()}
-    target = ksivi.Target.from_pytree(lambda p: -p["scale"] - jnp.sum(p["a"]["low"] ** 2), example, supports=supports)
+    target = ksivi.Target.from_pytree(
+        lambda p: -p["scale"] - jnp.sum(p["a"]["low"] ** 2), example, supports=supports
+    )
     points = jax.random.normal(jax.random.key(0), (40, 3))
     ksivi.Posterior.of(Empirical(points), target).save(tmp_path / "p.safetensors")
     draws = ksivi.load(tmp_path / "p.safetensors").draws(jax.random.key(1), 40)
     np.testing.assert_allclose(np.sort(draws["scale"]), np.sort(np.exp(points[:, 2])), rtol=1e-5)
-    np.testing.assert_allclose(np.sort(draws["a.low"], axis=0), np.sort(1 - np.exp(points[:, :2]), axis=0), rtol=1e-4)
+    np.testing.assert_allclose(
+        np.sort(draws["a.low"], axis=0), np.sort(1 - np.exp(points[:, :2]), axis=0), rtol=1e-4
+    )
 
 
 def test_what_cannot_be_is_refused():
     density = lambda p: -jnp.sum(p["x"])  # noqa: E731
     with pytest.raises(ValueError, match=r"supports must name parts of example, \['x'\], got 'y'"):
-        ksivi.Target.from_pytree(density, {"x": jnp.ones(2)}, supports={"y": ksivi.supports.positive()})
-    with pytest.raises(ValueError, match=r"supports\['x'\] must be one of ksivi.supports, got 'positive'"):
+        ksivi.Target.from_pytree(
+            density, {"x": jnp.ones(2)}, supports={"y": ksivi.supports.positive()}
+        )
+    with pytest.raises(
+        ValueError, match=r"supports\['x'\] must be one of ksivi.supports, got 'positive'"
+    ):
         ksivi.Target.from_pytree(density, {"x": jnp.ones(2)}, supports={"x": "positive"})
     with pytest.raises(ValueError, match=r"got x = \[-1\.  1\.\], which is not greater than 0.0"):
-        ksivi.Target.from_pytree(density, {"x": jnp.array([-1.0, 1.0])}, supports={"x": ksivi.supports.positive()})
+        ksivi.Target.from_pytree(
+            density, {"x": jnp.array([-1.0, 1.0])}, supports={"x": ksivi.supports.positive()}
+        )
     with pytest.raises(ValueError, match="which is not simplex"):
-        ksivi.Target.from_pytree(density, {"x": jnp.ones(3)}, supports={"x": ksivi.supports.simplex()})
+        ksivi.Target.from_pytree(
+            density, {"x": jnp.ones(3)}, supports={"x": ksivi.supports.simplex()}
+        )
     on_the_edge = {"x": jnp.zeros(2)}
     with pytest.raises(ValueError, match="example must be inside its supports"):
         ksivi.Target.from_pytree(density, on_the_edge, supports={"x": ksivi.supports.positive()})
     with pytest.raises(ValueError, match="at least 1 axes for x"):
-        ksivi.Target.from_pytree(density, {"x": jnp.ones(())}, supports={"x": ksivi.supports.simplex()})
+        ksivi.Target.from_pytree(
+            density, {"x": jnp.ones(())}, supports={"x": ksivi.supports.simplex()}
+        )
     three = ksivi.supports.greater_than(jnp.array([0.1, 0.2, 0.3]))
     with pytest.raises(ValueError, match=r"must broadcast to its shape \(\), got \(3,\)"):
         ksivi.Target.from_pytree(density, {"x": jnp.ones(())}, supports={"x": three})

@@ -39,7 +39,9 @@ def test_a_given_score_is_used():
 
 def test_from_data_is_the_whole_posterior():
     target = ksivi.Target.from_data(log_prior, log_likelihood, DATA, dim=2)
-    np.testing.assert_allclose(target.log_density(X), log_prior(X) + log_likelihood(X, DATA), rtol=1e-6)
+    np.testing.assert_allclose(
+        target.log_density(X), log_prior(X) + log_likelihood(X, DATA), rtol=1e-6
+    )
     assert not target.is_minibatched
     assert target.minibatch(KEY) is target
 
@@ -50,8 +52,12 @@ def test_minibatches_scale_the_likelihood_alone_and_are_unbiased(x64):
     rows = jnp.array([1, 5, 5])
     batch = jax.tree.map(lambda a: a[rows], data)
     expected = log_prior(X) + 4 * log_likelihood(X, batch)
-    np.testing.assert_allclose(target.on_rows(rows).log_density(X.astype(float)), expected, rtol=1e-6)
-    scores = jax.vmap(lambda key: target.minibatch(key).score(X.astype(float)))(jax.random.split(KEY, 20_000))
+    np.testing.assert_allclose(
+        target.on_rows(rows).log_density(X.astype(float)), expected, rtol=1e-6
+    )
+    scores = jax.vmap(lambda key: target.minibatch(key).score(X.astype(float)))(
+        jax.random.split(KEY, 20_000)
+    )
     error = scores.std(0) / np.sqrt(len(scores))
     assert np.all(np.abs(scores.mean(0) - target.score(X.astype(float))) < 4 * error)
 
@@ -69,7 +75,9 @@ def test_pytrees_of_parameters():
 def test_draws_have_the_targets_names_and_shapes():
     example = {"b": jnp.zeros((2, 2)), "a": jnp.zeros(())}
     target = ksivi.Target.from_pytree(lambda p: -(p["a"] ** 2) - jnp.sum(p["b"] ** 2), example)
-    fit = ksivi.train(KEY, target, ksivi.SemiImplicit.location_scale(5), ksivi.KSIVI(num_samples=5), num_steps=2)
+    fit = ksivi.train(
+        KEY, target, ksivi.SemiImplicit.location_scale(5), ksivi.KSIVI(num_samples=5), num_steps=2
+    )
     draws = fit.posterior.draws(KEY, 7)
     assert {name: draw.shape for name, draw in draws.items()} == {"a": (7,), "b": (7, 2, 2)}
     np.testing.assert_array_equal(draws["b"].reshape(7, 4), fit.posterior.sample(KEY, 7)[:, 1:])
@@ -77,7 +85,7 @@ def test_draws_have_the_targets_names_and_shapes():
 
 @pytest.mark.parametrize("scale", [jnp.array([2.0, 0.5]), jnp.array([[2.0, 0.0], [1.0, 0.5]])])
 def test_whitened_views(scale, x64):
-    """The density of u, x = loc + scale u, by change of variables; its score by autodiff."""
+    """Compares with the density of u, x = loc + scale u, and its score by autodiff."""
     loc, u = jnp.array([1.0, -1.0]), X.astype(float)
     view = ksivi.Target(log_density, dim=2).whitened(loc, scale.astype(float))
     matrix = np.diag(scale) if scale.ndim == 1 else np.asarray(scale, float)
@@ -100,8 +108,12 @@ def test_whitening_composes(x64):
 
 def test_tempered_views():
     target = ksivi.Target(log_density, dim=2)
-    np.testing.assert_allclose(target.tempered(0.3).log_density(X), 0.3 * target.log_density(X), rtol=1e-6)
-    np.testing.assert_allclose(target.tempered(0.5).tempered(0.5).score(X), 0.25 * target.score(X), rtol=1e-6)
+    np.testing.assert_allclose(
+        target.tempered(0.3).log_density(X), 0.3 * target.log_density(X), rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        target.tempered(0.5).tempered(0.5).score(X), 0.25 * target.score(X), rtol=1e-6
+    )
 
 
 def test_values_of_a_score_only_target_are_refused():

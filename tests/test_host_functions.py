@@ -1,4 +1,4 @@
-"""The doors for host functions and PyTorch: the same density, score and curvature as written in JAX."""
+"""Targets from host functions and PyTorch: the density, score and curvature equal JAX's."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ KEY = jax.random.key(0)
 
 
 def log_density(x):
-    """A banana, of JAX arrays and of tensors."""
+    """A banana, for JAX arrays and for tensors."""
     return -0.5 * (x[0] ** 2 + (x[1] - x[0] ** 2) ** 2) - 0.25 * x[2] ** 4
 
 
@@ -22,7 +22,9 @@ def value_and_gradient(x):
 
 def hessian_product(x, v):
     bend = x[1] - x[0] ** 2
-    hessian = np.array([[-1 + 2 * bend - 4 * x[0] ** 2, 2 * x[0], 0], [2 * x[0], -1, 0], [0, 0, -3 * x[2] ** 2]])
+    hessian = np.array(
+        [[-1 + 2 * bend - 4 * x[0] ** 2, 2 * x[0], 0], [2 * x[0], -1, 0], [0, 0, -3 * x[2] ** 2]]
+    )
     return hessian @ v
 
 
@@ -46,14 +48,16 @@ def by_torch_rows():
     return ksivi.from_torch(lambda x: log_density(x.T), 3, batched=True)
 
 
-@pytest.mark.parametrize("door", [by_callback, by_rows, by_torch, by_torch_rows])
-def test_a_door_leads_to_the_same_density(door):
-    target, truth = door(), ksivi.Target(log_density, 3)
+@pytest.mark.parametrize("make_target", [by_callback, by_rows, by_torch, by_torch_rows])
+def test_every_way_gives_the_same_density(make_target):
+    target, truth = make_target(), ksivi.Target(log_density, 3)
     x = jax.random.normal(KEY, (2, 4, 3))
     every = lambda function: jax.jit(jax.vmap(jax.vmap(function)))  # noqa: E731
     for name in ("log_density", "score", "log_density_and_score"):
         found, expected = (every(getattr(one, name))(x) for one in (target, truth))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, expected)
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, expected
+        )
     gradients = [every(jax.grad(one.log_density))(x) for one in (target, truth)]
     np.testing.assert_allclose(*gradients, rtol=1e-4, atol=1e-5)
     curvatures = [every(jax.jacrev(one.score))(x) for one in (target, truth)]
@@ -62,15 +66,20 @@ def test_a_door_leads_to_the_same_density(door):
     np.testing.assert_allclose(*hessians, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("door", [by_callback, by_torch])
+@pytest.mark.parametrize("make_target", [by_callback, by_torch])
 @pytest.mark.parametrize(
-    "objective", [ksivi.KSIVI(num_samples=10), ksivi.KSIVI(num_samples=10, log_density_weight=0.1), ksivi.SIVI(10, 10)]
+    "objective",
+    [
+        ksivi.KSIVI(num_samples=10),
+        ksivi.KSIVI(num_samples=10, log_density_weight=0.1),
+        ksivi.SIVI(10, 10),
+    ],
 )
-def test_training_takes_the_same_steps(door, objective):
+def test_training_takes_the_same_steps(make_target, objective):
     family = ksivi.SemiImplicit.mlp(KEY, dim=3, mixing_dim=3, hidden=(8,))
     fits = [
         ksivi.train(KEY, target, family, objective, num_steps=20, progress=False)
-        for target in (door(), ksivi.Target(log_density, 3))
+        for target in (make_target(), ksivi.Target(log_density, 3))
     ]
     np.testing.assert_allclose(*(fit.history["loss"] for fit in fits), rtol=1e-3, atol=1e-4)
 
@@ -96,8 +105,8 @@ def test_without_curvature_sivi_trains_and_ksivi_says_what_it_needs():
         ksivi.train(KEY, target, family, ksivi.KSIVI(num_samples=5), num_steps=3, progress=False)
 
 
-@pytest.mark.parametrize("door", [by_callback, by_torch])
-def test_the_same_function_is_not_compiled_again(door):
+@pytest.mark.parametrize("make_target", [by_callback, by_torch])
+def test_the_same_function_is_not_compiled_again(make_target):
     traced = []
 
     @jax.jit
@@ -106,7 +115,7 @@ def test_the_same_function_is_not_compiled_again(door):
         return target.score(x)
 
     for _ in range(2):
-        score(door(), jnp.ones(3))
+        score(make_target(), jnp.ones(3))
     assert len(traced) == 1
 
 
@@ -124,7 +133,7 @@ def test_a_value_and_its_gradient_are_one_call():
 
 
 def test_where_a_host_function_rejects_there_is_no_mass():
-    """As a Stan model does, where a scale is too small for its Cholesky factor, say."""
+    """As a Stan model does, for example if a Cholesky factorisation fails."""
 
     def half(x):
         if x[0] > 1:
@@ -135,13 +144,16 @@ def test_where_a_host_function_rejects_there_is_no_mass():
     values, scores = jax.vmap(target.log_density_and_score)(jnp.array([[0.0, 1.0], [2.0, 0.0]]))
     np.testing.assert_array_equal(values, [-0.5, -np.inf])
     assert np.isfinite(scores[0]).all()
-    with pytest.raises(ValueError, match="value_and_gradient failed at the test point: RuntimeError: rejected"):
+    with pytest.raises(
+        ValueError, match="value_and_gradient failed at the test point: RuntimeError: rejected"
+    ):
         ksivi.from_callback(half, 2, test_point=jnp.array([2.0, 0.0]))
 
 
-def test_what_a_host_function_gets_wrong_is_said_in_a_line():
+def test_errors_of_a_host_function_are_one_line():
     with pytest.raises(
-        ValueError, match=r"value_and_gradient must return \(1,\) and \(1, 3\) .* got \(1,\) and \(1, 2\)"
+        ValueError,
+        match=r"value_and_gradient must return \(1,\) and \(1, 3\) .* got \(1,\) and \(1, 2\)",
     ):
         ksivi.from_callback(lambda x: (0.0, x[:2]), 3)
     with pytest.raises(ValueError, match=r"hessian_product must return \(1, 3\) .* got \(1, 1\)"):
@@ -150,7 +162,9 @@ def test_what_a_host_function_gets_wrong_is_said_in_a_line():
         ksivi.from_callback(value_and_gradient, 3, test_point=1.0)
     with pytest.raises(ValueError, match="value_and_gradient must be"):
         ksivi.from_callback(3.0, 3)
-    with pytest.raises(ValueError, match="value_and_gradient failed at the test point: ZeroDivisionError"):
+    with pytest.raises(
+        ValueError, match="value_and_gradient failed at the test point: ZeroDivisionError"
+    ):
         ksivi.from_callback(lambda x: (1 / 0, x), 3)
     with pytest.raises(ValueError, match="must be finite at the test point"):
         ksivi.from_callback(lambda x: (np.nan, x), 3)
@@ -158,7 +172,9 @@ def test_what_a_host_function_gets_wrong_is_said_in_a_line():
 
 def test_a_tensor_of_another_shape_is_refused():
     pytest.importorskip("torch", reason="PyTorch is not installed")
-    with pytest.raises(ValueError, match=r"log_density must return shape \(1,\) for 1 points, got \(1, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"log_density must return shape \(1,\) for 1 points, got \(1, 3\)"
+    ):
         ksivi.from_torch(lambda x: -(x**2), 3, batched=True)
 
 
@@ -168,6 +184,6 @@ def test_a_linear_log_density_in_torch_has_no_curvature():
     np.testing.assert_array_equal(jax.jacrev(target.score)(jnp.ones(2)), np.zeros((2, 2)))
 
 
-def test_values_beyond_single_precision_are_infinite_without_a_word():
+def test_values_beyond_single_precision_are_infinite_without_a_warning():
     target = ksivi.from_callback(lambda x: (-1e200 * np.sum(x**2), -2e200 * x), 2)
     assert target.log_density(jnp.ones(2)) == -jnp.inf
