@@ -8,12 +8,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 
 class AbstractFamily(eqx.Module):
-    """A distribution q(x) that can be sampled."""
+    """A distribution q(x) on ℝ^dim that can be sampled. `dim` is a field or a property."""
 
     has_density: ClassVar[bool] = True
     """Whether log q(x) and the conditional scores can be computed."""
-
-    dim: eqx.AbstractVar[int]
 
     @abc.abstractmethod
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:

@@ -121,8 +121,8 @@ class DataDensity(AbstractDensity):
             sample = dataclasses.replace(sample, control_variate=None, rows=None)
             score = _sum_over_blocks(self.log_likelihood, point, self._blocks())[1]
             point = _newton_step(sample, score, jax.grad(self.log_prior)(point), point)
-        value, score = _sum_over_blocks(self.log_likelihood, point, self._blocks())
-        value, score = jnp.asarray(value, point.dtype), jnp.asarray(score, point.dtype)
+        sums = _sum_over_blocks(self.log_likelihood, point, self._blocks())
+        value, score = (jnp.asarray(one, point.dtype) for one in sums)
         return dataclasses.replace(self, control_variate=ControlVariate(point, value, score))
 
     def _blocks(self) -> Iterator[PyTree]:
