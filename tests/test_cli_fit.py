@@ -228,7 +228,7 @@ def test_the_live_page_grows_and_needs_its_secret_address(capsys):
         address = next(word for word in capsys.readouterr().err.split() if word.startswith("http"))
         assert address.startswith("http://127.0.0.1:")
         read = lambda: urllib.request.urlopen(address, timeout=10).read().decode()  # noqa: E731
-        assert "search for a start" in read()
+        assert "Searching for a start" in read()
         watch(chunk)
         watch(Chunk(200, 400, 1.2, 4.0, 50.0, list))
         assert "Step 200 of at most 400, loss 1.2" in read()
