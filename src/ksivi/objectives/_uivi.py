@@ -48,11 +48,11 @@ class Position(NamedTuple):
 class UIVI(AbstractObjective):
     r"""Minimises KL(q‖p) along x = μ(z) + σ ξ, with ∇ log q(x) = E_{q(z′|x)}[∇ₓ log q(x|z′)].
 
-    The gradient is that of E⟨∇ log q(x) − s_p(x), x⟩ with both scores held constant. This number is
-    recorded as `loss`: its mean is 0 at q = p, and it is not a bound. z′ comes from Hamiltonian
+    The loss is E⟨∇ log q(x) − s_p(x), x⟩ with both scores held constant, which has the gradient of
+    KL(q‖p). Its mean is 0 at q = p, and it is not a bound. z′ comes from Hamiltonian
     Monte Carlo on q(z′|x) ∝ q(x|z′) q(z′), with one chain per x that starts at the z that made x.
-    All chains share one step size. Each transition of the burn-in multiplies it by 1 + 0.01 (a −
-    0.9)/0.9, where a is the mean acceptance, and the next step continues with it.
+    All chains share one step size. Each transition of the burn-in multiplies it by
+    1 + 0.01 (a − 0.9)/0.9, where a is the mean acceptance, and the next step continues with it.
 
     **Arguments:**
 
