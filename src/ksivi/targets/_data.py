@@ -117,10 +117,10 @@ class DataDensity(AbstractDensity):
 
     def with_control_variate(self, point, num_newton):
         for _ in range(num_newton):
+            slope = _sum_over_blocks(self.log_likelihood, point, self._blocks())[1]
             sample = self._with_many_rows()
             sample = dataclasses.replace(sample, control_variate=None, rows=None)
-            score = _sum_over_blocks(self.log_likelihood, point, self._blocks())[1]
-            point = _newton_step(sample, score, jax.grad(self.log_prior)(point), point)
+            point = _newton_step(sample, slope, jax.grad(self.log_prior)(point), point)
         sums = _sum_over_blocks(self.log_likelihood, point, self._blocks())
         value, score = (jnp.asarray(one, point.dtype) for one in sums)
         return dataclasses.replace(self, control_variate=ControlVariate(point, value, score))
