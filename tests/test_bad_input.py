@@ -115,7 +115,7 @@ BAD = {
     ),
     "two learning rates": (
         lambda: train(optimizer=optax.adam(1e-3), learning_rate=1e-3),
-        "learning_rate must be unset for an optimizer that has its own",
+        "learning_rate must be unset if optimizer is an Optax transformation",
     ),
     "a rate too many": (
         lambda: train(optimizer=None, learning_rate=[1e-3, 1e-2]),
@@ -124,15 +124,15 @@ BAD = {
     "a negative rate": (lambda: train(optimizer=None, learning_rate=-1.0), "learning_rate must be one positive number"),
     "a list for one key": (
         lambda: train(objective=[ksivi.KSIVI(num_samples=10)]),
-        "objective may be a list with one a key: got 1 for keys of shape ()",
+        "objective must be a list with one per key, got 1 for keys of shape ()",
     ),
     "objectives of two kinds": (
         lambda: train(key=jax.random.split(KEY, 2), objective=[ksivi.KSIVI(), ksivi.KSIVI(estimator="u-statistic")]),
-        "objective must be a list of alike ones",
+        "all objectives must have the same structure",
     ),
     "targets of two shapes": (
         lambda: train(key=jax.random.split(KEY, 2), target=[ksivi.Target(normal, dim=2), ksivi.Target(normal, dim=3)]),
-        "target must be a list of alike ones",
+        "all targets must have the same structure",
     ),
     "a callback": (lambda: train(callbacks=[1]), "callbacks must be a list of functions"),
     "callbacks": (lambda: train(callbacks=print), "callbacks must be a list of functions"),
@@ -205,7 +205,7 @@ BAD = {
         lambda: train(resume=train().state),
         "num_steps must be more than the 2 steps already done",
     ),
-    "a resume of too many": (lambda: train(resume=[train().state] * 2), "resume must hold one state a key"),
+    "a resume of too many": (lambda: train(resume=[train().state] * 2), "resume must have one state per key"),
     "a start without a score": (
         lambda: train(target=ksivi.Target(lambda x: jnp.sum(jnp.sqrt(1.5 - x)), dim=2)),
         "NaN or infinite at .* of 100 draws",

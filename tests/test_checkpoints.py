@@ -106,7 +106,7 @@ def damage(path, seed):
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(seed, tmp_path):
     short(tmp_path, callbacks=until(200))
     damage(newest(tmp_path), seed)
-    with pytest.warns(RuntimeWarning, match="passed over"):
+    with pytest.warns(RuntimeWarning, match="skipped a damaged checkpoint"):
         assert killed.digest(short(tmp_path)) == unbroken()
 
 
@@ -114,7 +114,7 @@ def test_a_folder_of_damaged_checkpoints_is_refused(tmp_path):
     short(tmp_path, callbacks=until(100))
     for seed, path in enumerate(tmp_path.glob("step-*")):
         damage(path, seed)
-    with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="all are damaged"):
+    with pytest.warns(RuntimeWarning), pytest.raises(ValueError, match="only damaged snapshots"):
         short(tmp_path)
 
 
@@ -149,7 +149,7 @@ def done(tmp_path_factory):
     ],
 )
 def test_the_folder_of_another_run_is_refused(name, change, done):
-    with pytest.raises(ValueError, match=f"checkpoint must be the folder of this run: .* the {name} is another"):
+    with pytest.raises(ValueError, match=f"checkpoint folder belongs to a different run: the {name} does not match"):
         checked(done, **change)
 
 

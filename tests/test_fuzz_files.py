@@ -96,4 +96,4 @@ def resumed(folder: Path) -> str:
     try:
         return killed.digest(short(folder))
     except ValueError as error:
-        return "refused" if "all are damaged" in str(error) else str(error)
+        return "refused" if "only damaged snapshots" in str(error) else str(error)

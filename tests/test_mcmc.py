@@ -314,7 +314,7 @@ def test_the_fingerprint_is_the_same_in_another_process():
 
 def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.warns(UserWarning, match="reference draws could not be kept"):
+    with pytest.warns(UserWarning, match="reference draws could not be saved"):
         draws = ksivi.reference_draws(KEY, normal(), cache=tmp_path / "file" / "folder")
     assert draws.shape == (10_000, 2)
 
@@ -347,7 +347,7 @@ def test_diffusions_have_a_reference():
 def test_values_are_needed_where_a_metropolis_test_is():
     score_only = ksivi.Target.from_score(lambda x: -x, dim=2)
     for method, name in ((ksivi.MALA(), "MALA"), (ksivi.NUTS(), "NUTS")):
-        with pytest.raises(ValueError, match=f"{name} needs log-density values, and this target knows its score only"):
+        with pytest.raises(ValueError, match=f"{name} needs log-density values, but this target has only a score"):
             ksivi.run(KEY, score_only, method)
     assert ksivi.run(KEY, score_only, ksivi.SGLD(0.1, 10, 10, 5, thin=1)).status.kind in ("step limit", "not trusted")
 
@@ -369,7 +369,7 @@ def test_stored_draws_are_the_chains_draws():
         (lambda: ksivi.NUTS(target_acceptance=None), "target_acceptance must be a probability between 0 and 1"),
         (lambda: ksivi.NUTS(num_warmup=5), "num_warmup must be a whole number of at least 20"),
         (lambda: ksivi.NUTS(max_doublings=0), "max_doublings must be a whole number of at least 1"),
-        (lambda: ksivi.NUTS(3, start=jnp.zeros((4, 2))), "start must hold one point each, 3 of them, got 4"),
+        (lambda: ksivi.NUTS(3, start=jnp.zeros((4, 2))), "start must have 3 points, one per particle or chain, got 4"),
         (lambda: ksivi.reference_draws(KEY, normal(), method=ksivi.MALA()), "method must be a ksivi.NUTS"),
         (lambda: ksivi.reference_draws(KEY, normal(), transform=lambda u: u[:1]), "transform must map \\(2,\\)"),
         (lambda: ksivi.reference_draws(KEY, lambda x: x), "target must be a ksivi.Target"),

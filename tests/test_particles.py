@@ -169,7 +169,7 @@ def test_svgd_and_ksdd_need_the_score_alone():
     score_only = ksivi.Target.from_score(lambda x: -x, dim=2)
     for method in (ksivi.SVGD(20, 20), ksivi.KSDD(20, 20)):
         assert ksivi.run(KEY, score_only, method).status.kind == "step limit"
-    with pytest.raises(ValueError, match="MIED needs log-density values, and this target knows its score only"):
+    with pytest.raises(ValueError, match="MIED needs log-density values, but this target has only a score"):
         ksivi.run(KEY, score_only, ksivi.MIED(20, 20))
 
 
@@ -240,7 +240,7 @@ def test_whitened_targets_give_draws_in_the_original_coordinates():
         (lambda: ksivi.SVGD(optimizer=0.1), "optimizer must be an Optax transformation"),
         (lambda: ksivi.SVGD(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
         (lambda: ksivi.SVGD(kernel=Laplace()), "a Stein kernel needs a twice differentiable function"),
-        (lambda: ksivi.SVGD(5, start=jnp.zeros((4, 2))), "start must hold one point each, 5 of them, got 4"),
+        (lambda: ksivi.SVGD(5, start=jnp.zeros((4, 2))), "start must have 5 points, one per particle or chain, got 4"),
         (lambda: ksivi.MIED(epsilon=0.0), "epsilon must be one positive number"),
         (lambda: ksivi.KSDD(start=jnp.full((200, 2), jnp.nan)), "start must be finite"),
         (lambda: ksivi.run(KEY, target(), "nuts"), "method must be one of ksivi's methods"),

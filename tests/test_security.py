@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ksivi
+from ksivi._core import files
 from ksivi.cli._data import read_data
 from ksivi.cli._live import serving
 
@@ -39,7 +40,7 @@ def test_a_shape_that_the_file_does_not_hold_is_refused_before_room_is_made(tmp_
 
 
 def test_a_compressed_file_beyond_the_bound_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_files, "_MOST", 1_000)
+    monkeypatch.setattr(files, "_MOST", 1_000)
     content = io.BytesIO()
     np.save(content, np.zeros(10_000))
     with pytest.raises(ValueError, match="more than the maximum of 1,000"):

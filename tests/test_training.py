@@ -219,7 +219,7 @@ def test_whitened_targets_draw_in_the_original_coordinates():
     ],
 )
 def test_a_state_of_another_run_is_not_resumed(options, argument):
-    with pytest.raises(ValueError, match=f"resume must come from a run like this one, and its {argument} was another"):
+    with pytest.raises(ValueError, match=f"resume must come from a run with the same arguments, but its {argument} does not match"):
         train(resume=train(num_steps=5).state, **options)
 
 
@@ -295,5 +295,5 @@ def test_logs_have_a_line_or_an_event_a_chunk(tmp_path):
     logs[1].close()
     events = next((tmp_path / "events").iterdir()).read_bytes()
     assert events.count(b"steps_per_second") == 3
-    with pytest.raises(ValueError, match="path must be a file that can be written"):
+    with pytest.raises(ValueError, match="path must name a file that can be written"):
         ksivi.JSONLines("/dev/null/log.jsonl")

@@ -178,7 +178,7 @@ def _require_density(target: Target) -> None:
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
     if not target.has_log_density:
-        raise ValueError("fit needs log-density values, and this target knows its score only: use ksivi.train")
+        raise ValueError("fit needs log-density values, but this target has only a score: use ksivi.train")
 
 
 def _as_init(init: Fit | Posterior, target: Target) -> Posterior:

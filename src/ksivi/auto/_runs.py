@@ -72,8 +72,8 @@ def train_runs(
     - `checkpoints`: where the training goes on from, and leaves snapshots.
     """
     training, progress = _new_training(key, target, families, recipe.objective(target.dim), recipe.learning_rate)
-    made_of = training.made_of(_keys(key, families), target, training.setup.objective, progress.rate, None)
-    progress, save = restored(checkpoints, progress, made_of)
+    arguments = training.arguments(_keys(key, families), target, training.setup.objective, progress.rate, None)
+    progress, save = restored(checkpoints, progress, arguments)
     schedule = Schedule(recipe, fewest_steps, deadline)
     progress, ending = schedule.train(Host(training, save), progress, callbacks)
     save(progress, None)

@@ -1,4 +1,4 @@
-"""What chains share: how many, how long, which states are kept, and whether they agree."""
+"""The base of the Markov chain methods, and convergence diagnostics."""
 
 import importlib
 from types import ModuleType
@@ -12,17 +12,17 @@ from jaxtyping import Array, Float, PyTree
 
 from .._core.checks import as_count, as_floats, describe
 from ..results import ChainDiagnostics, Status
-from ._method import AbstractMethod, as_start, equal_but
+from ._method import AbstractMethod, as_start, equal_except
 
-MOST_R_HAT = 1.01
-LEAST_ESS = 400
-_LEAST_DRAWS = 4
+MAX_R_HAT = 1.01
+MIN_ESS = 400
+_MIN_DRAWS = 4
 
 Points = Float[Array, "n d"]
 
 
 class AbstractChains(AbstractMethod):
-    """Chains of which every `thin`-th state after the warm-up is a draw."""
+    """Markov chains. Every `thin`-th state after the warm-up is a draw."""
 
     num_chains: eqx.AbstractVar[int]
     num_warmup: eqx.AbstractVar[int]
@@ -38,7 +38,7 @@ class AbstractChains(AbstractMethod):
         return self.num_warmup + self.num_draws * self.thin
 
     def same_but_longer(self, shorter):
-        return equal_but(self, shorter, "num_draws")
+        return equal_except(self, shorter, "num_draws")
 
     def keeps(self, steps):
         sampling = steps - self.num_warmup
@@ -48,7 +48,7 @@ class AbstractChains(AbstractMethod):
 def as_chains(
     start: Points | None, num_chains: int, num_warmup: int, num_draws: int, thin: int
 ) -> tuple[Points | None, int, int, int, int]:
-    """Checks them."""
+    """Checks the arguments that all chains have."""
     num_chains = as_count(num_chains, "num_chains")
     return (
         as_start(start, num_chains),
@@ -70,19 +70,20 @@ def as_acceptance(value: float | Array | None) -> Array | None:
 
 
 def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> float | None:
-    """The mean acceptance rate after the warm-up; None before its end."""
+    """The mean acceptance rate after the warm-up, or None if there are no such steps."""
     acceptance = history.get("acceptance", np.zeros(0))[num_warmup:]
     return float(acceptance.mean()) if acceptance.size else None
 
 
 def agreement(kept: Float[np.ndarray, "t n d"]) -> ChainDiagnostics:
-    """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample size.
+    """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample
+    size.
 
-    The effective sample size is the bulk's or the tails', whichever is smaller. Both numbers are None for fewer than
+    The effective sample size is the smaller of bulk and tail. Both numbers are None for fewer than
     two chains or fewer than four draws per chain.
     """
     num_draws, num_chains, _ = kept.shape
-    if num_chains < 2 or num_draws < _LEAST_DRAWS:
+    if num_chains < 2 or num_draws < _MIN_DRAWS:
         return ChainDiagnostics()
     r_hat, ess = _r_hat_and_ess(jnp.asarray(np.swapaxes(kept, 0, 1)))
     return ChainDiagnostics(float(jnp.max(r_hat)), float(jnp.min(ess)))
@@ -91,7 +92,7 @@ def agreement(kept: Float[np.ndarray, "t n d"]) -> ChainDiagnostics:
 @jax.jit
 def _r_hat_and_ess(chains: Float[Array, "n t d"]) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     diagnostics = blackjax("diagnostics")
-    # BlackJAX promotes ranks here, which a strict user may have forbidden.
+    # BlackJAX promotes ranks here, and the user may have forbidden that.
     with jax.numpy_rank_promotion("allow"):
         ess = jnp.minimum(diagnostics.ess_bulk(chains), diagnostics.ess_tail(chains))
         return diagnostics.rhat(chains), ess
@@ -102,30 +103,30 @@ def chain_status(found: ChainDiagnostics) -> tuple[Status, bool]:
     divergences, r_hat, ess = found.divergences, found.r_hat, found.effective_sample_size
     faults = [f"{divergences:,} divergent transitions"] if divergences else []
     if r_hat is None or ess is None:
-        faults.append(f"R-hat needs two chains and {_LEAST_DRAWS} draws of each")
+        faults.append(f"R-hat needs at least two chains with {_MIN_DRAWS} draws each")
         return Status("not trusted", "; ".join(faults)), False
-    if not r_hat < MOST_R_HAT:
-        faults.append(f"R-hat {r_hat:.3f}, not below {MOST_R_HAT}")
-    if not ess >= LEAST_ESS:
-        faults.append(f"an effective sample size of {ess:,.0f}, less than {LEAST_ESS}")
+    if not r_hat < MAX_R_HAT:
+        faults.append(f"R-hat {r_hat:.3f}, not below {MAX_R_HAT}")
+    if not ess >= MIN_ESS:
+        faults.append(f"an effective sample size of {ess:,.0f}, less than {MIN_ESS}")
     if faults:
         return Status("not trusted", "; ".join(faults)), False
     return Status("converged", f"R-hat {r_hat:.4f}, effective sample size {ess:,.0f}"), True
 
 
 def blackjax(name: str) -> ModuleType:
-    """A module of BlackJAX, which an extra installs."""
+    """A module of BlackJAX, which is an optional dependency."""
     try:
         return importlib.import_module(f"blackjax.{name}")
     except ImportError as error:
         raise ImportError("MCMC needs BlackJAX: pip install 'ksivi[mcmc]'") from error
 
 
-def choose(condition: Array, new: PyTree, old: PyTree) -> PyTree:
-    """One state or the other, in the precision of the old."""
+def select_state(condition: Array, new: PyTree, old: PyTree) -> PyTree:
+    """The new state if the condition holds, else the old one; in the dtypes of the old one."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(b.dtype), new, old)
 
 
-def strong(a: Array) -> Array:
-    """Without the weak type of a Python number, which would trace the second chunk again."""
+def without_weak_type(a: Array) -> Array:
+    """The array without a weak type, which would cause the second chunk to be traced again."""
     return lax.convert_element_type(a, jnp.asarray(a).dtype)

@@ -8,28 +8,37 @@ from jaxtyping import Array
 from .._core.checks import as_count
 from ..kernels import AbstractKernel, Fixed, Gaussian, stein_mean
 from ._method import as_start
-from ._particles import AbstractParticles, Optimizer, Points, as_optimizer, as_smooth_kernel, descent_of, resolve
+from ._particles import (
+    AbstractParticles,
+    Optimizer,
+    Points,
+    as_optimizer,
+    as_smooth_kernel,
+    descent_of,
+    resolve,
+)
 
 
 class KSDD(AbstractParticles):
-    r"""Minimises KSD² = 1/n² Σᵢⱼ uₚ(xᵢ, xⱼ) over the particles, uₚ the Stein kernel (`ksivi.metrics.ksd`).
+    r"""Minimises KSD² = 1/n² Σᵢⱼ uₚ(xᵢ, xⱼ) over the particles, with the Stein kernel uₚ.
 
-    Data minibatches are not used: all rows are.
+    See `ksivi.metrics.ksd`. It uses all rows of the data, not minibatches.
 
     **Arguments:**
 
-    - `num_particles`: n.
-    - `num_steps`: steps of the optimiser.
-    - `optimizer`: any Optax transformation; `optax.lbfgs()` unless given. L-BFGS searches along a line, and each try
-        counts as n evaluations of the score.
-    - `kernel`: exp(−r²/2) unless given.
-    - `start`: where the particles start, (n, dim); N(0, I) unless given.
+    - `num_particles`: number of particles n.
+    - `num_steps`: number of optimiser steps.
+    - `optimizer`: any Optax transformation. Default: `optax.lbfgs()`. Each step of its line search
+        counts as n score evaluations.
+    - `kernel`: default: exp(−r²/2).
+    - `start`: start of the particles, shape (n, dim). Default: draws of N(0, I).
 
     ```python
     fit = ksivi.run(jax.random.key(0), target, ksivi.KSDD(num_particles=100, num_steps=50))
     ```
 
-    Reference: Korba, Aubin-Frankowski, Majewski and Ablin, Kernel Stein Discrepancy Descent, ICML 2021.
+    Reference: Korba, Aubin-Frankowski, Majewski and Ablin, Kernel Stein Discrepancy Descent, ICML
+    2021.
     """
 
     start: Array | None

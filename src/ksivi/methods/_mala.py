@@ -18,37 +18,40 @@ from ._chains import (
     as_chains,
     blackjax,
     chain_status,
-    choose,
     mean_acceptance,
-    strong,
+    select_state,
+    without_weak_type,
 )
 from ._method import Verdict, require_values, state_records
 
 
 class Chain(NamedTuple):
-    """BlackJAX's state of one chain, and the adaptation of its step size."""
+    """The BlackJAX state of one chain, and of its step size adaptation."""
 
     mala: PyTree
     step_size: PyTree
 
 
 class MALA(AbstractChains):
-    r"""Proposes x + (ε/2) s_p(x) + √ε ξ and accepts it by the Metropolis test.
+    r"""Proposes x + (ε/2) s_p(x) + √ε ξ, with a Metropolis test.
 
-    In the warm-up each chain adapts its step size to the target acceptance by dual averaging, so that one that starts
-    where the target is steep gets away from there; then it stays.
+    In the warm-up, each chain adapts its step size to the target acceptance rate by dual averaging.
+    So a chain that starts where the target is steep can leave that place. After the warm-up, the
+    step size is fixed.
 
     **Arguments:**
 
-    - `step_size`: ε, or where its adaptation starts.
-    - `num_chains`: run side by side.
-    - `num_warmup`: steps before the draws.
-    - `num_draws`, `thin`: draws of each chain, and steps between them.
-    - `target_acceptance`: what the warm-up adapts the step size to; None keeps it as given.
-    - `start`: where the chains start, (num_chains, dim); N(0, I) unless given.
+    - `step_size`: ε, or its start value if it is adapted.
+    - `num_chains`: number of chains.
+    - `num_warmup`: number of steps before the draws.
+    - `num_draws`, `thin`: number of draws per chain, and of steps per draw.
+    - `target_acceptance`: the acceptance rate that the warm-up aims at. None keeps the step size
+        fixed.
+    - `start`: start of the chains, shape (num_chains, dim). Default: draws of N(0, I).
 
     ```python
-    fit = ksivi.run(jax.random.key(0), target, ksivi.MALA(num_chains=100, num_warmup=500, num_draws=100, thin=1))
+    method = ksivi.MALA(num_chains=100, num_warmup=500, num_draws=100, thin=1)
+    fit = ksivi.run(jax.random.key(0), target, method)
     ```
 
     Reference: Roberts and Tweedie, Exponential convergence of Langevin distributions, 1996.
@@ -85,7 +88,7 @@ class MALA(AbstractChains):
             state = blackjax("mcmc.mala").init(x, lambda x: target.surrogate(x)[0])
             return Chain(state, self._adaptation()[0](self.step_size.astype(x.dtype)))
 
-        return jax.tree.map(strong, jax.vmap(chain)(x))
+        return jax.tree.map(without_weak_type, jax.vmap(chain)(x))
 
     def step(self, key, state, target, step):
         move = jax.vmap(lambda key, chain: self._move(key, chain, target, step))
@@ -103,19 +106,21 @@ class MALA(AbstractChains):
         return Verdict(*chain_status(found), found)
 
     def _adaptation(self) -> tuple:
-        """BlackJAX's init, update and final; with a fixed step size nothing uses the target."""
+        """BlackJAX's init, update and final. A fixed step size does not use the target."""
         target = 0.5 if self.target_acceptance is None else self.target_acceptance
         return blackjax("adaptation.step_size").dual_averaging_adaptation(target)
 
     def _move(self, key: Array, chain: Chain, target: Target, step: Array) -> tuple[Chain, Scalar]:
-        """One transition of one chain, and in the warm-up its adaptation."""
+        """One transition of one chain, with its adaptation in the warm-up."""
         _, update, final = self._adaptation()
         warming = step < self.num_warmup
         step_size = self.step_size.astype(chain.mala.position.dtype)
         if self.target_acceptance is not None and self.num_warmup:
-            step_size = jnp.where(warming, jnp.exp(chain.step_size.log_step_size), final(chain.step_size))
+            step_size = jnp.where(
+                warming, jnp.exp(chain.step_size.log_step_size), final(chain.step_size)
+            )
         kernel = blackjax("mcmc.mala").build_kernel()
         # BlackJAX moves by ε s + √(2ε) ξ.
         mala, info = kernel(key, chain.mala, lambda x: target.surrogate(x)[0], 0.5 * step_size)
         adapted = update(chain.step_size, info.acceptance_rate)
-        return Chain(mala, choose(warming, adapted, chain.step_size)), info.acceptance_rate
+        return Chain(mala, select_state(warming, adapted, chain.step_size)), info.acceptance_rate

@@ -1,4 +1,4 @@
-"""The door that particle methods and Markov chains come through, so that one loop serves them all."""
+"""The interface of particle methods and Markov chains, which `run` runs."""
 
 import abc
 import dataclasses
@@ -17,7 +17,7 @@ Records = dict[str, Scalar]
 
 
 class Verdict(NamedTuple):
-    """What a method can say of its own draws at the end; no status means that it ran its steps."""
+    """A method's verdict on its draws. A status of None means that it ran all its steps."""
 
     status: Status | None
     trusted: bool
@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
 
 
 class AbstractMethod(eqx.Module):
-    """Points that move by steps: particles, or the ends of Markov chains. Hand it to `ksivi.run`."""
+    """Points that move step by step: particles, or the states of Markov chains. See `ksivi.run`."""
 
     start: eqx.AbstractVar[Float[Array, "n d"] | None]
     num_points: eqx.AbstractVar[int]
@@ -33,41 +33,45 @@ class AbstractMethod(eqx.Module):
 
     @abc.abstractmethod
     def same_but_longer(self, shorter: "AbstractMethod") -> bool:
-        """Whether a run of the shorter method can be resumed as one of this."""
+        """Whether a run of the method `shorter` can be resumed as a run of this method."""
 
     @abc.abstractmethod
     def init(self, x: Float[Array, "n d"], target: Target) -> PyTree:
-        """The state at the start. Refuses (`ValueError`) a target it cannot serve."""
+        """The state at the start. Raises `ValueError` if the method cannot use the target."""
 
     @abc.abstractmethod
-    def step(self, key: PRNGKeyArray, state: PyTree, target: Target, step: Int[Array, ""]) -> tuple[PyTree, Records]:
-        """The next state, and numbers to record: `loss`, `stein_ratio` (of the state that came) and `score_evals`."""
+    def step(
+        self, key: PRNGKeyArray, state: PyTree, target: Target, step: Int[Array, ""]
+    ) -> tuple[PyTree, Records]:
+        """The next state, and records: `score_evals`, and the current `loss` and `stein_ratio`."""
 
     @abc.abstractmethod
     def positions(self, state: PyTree) -> Float[Array, "n d"]:
-        """Where the points are."""
+        """The positions of the points."""
 
     @abc.abstractmethod
     def keeps(self, steps: Int[np.ndarray, " t"]) -> Bool[np.ndarray, " t"]:
-        """Which steps' positions become draws. Where none does, the last positions are the draws."""
+        """Which steps' positions become draws. If none do, the last positions are the draws."""
 
     @abc.abstractmethod
     def verdict(self, kept: Float[np.ndarray, "t n d"], history: dict[str, np.ndarray]) -> Verdict:
-        """What can be said at the end, from the positions kept and the numbers recorded."""
+        """The verdict at the end, from the kept positions and the recorded numbers."""
 
 
 def as_start(start: Float[Array, "n d"] | None, num_points: int) -> Float[Array, "n d"] | None:
-    """Where the points start, one each, in the default precision; None for N(0, I)."""
+    """The start of the points in the default precision, or None for N(0, I)."""
     if start is None:
         return None
     start = as_samples(start, "start")
     if len(start) != num_points:
-        raise ValueError(f"start must hold one point each, {num_points} of them, got {len(start)}")
+        raise ValueError(
+            f"start must have {num_points} points, one per particle or chain, got {len(start)}"
+        )
     return start.astype(jnp.result_type(float))
 
 
-def equal_but(a: AbstractMethod, b: AbstractMethod, *names: str) -> bool:
-    """Whether two methods are the same but for the named fields."""
+def equal_except(a: AbstractMethod, b: AbstractMethod, *names: str) -> bool:
+    """Whether two methods are equal except for the named fields."""
     if type(a) is not type(b):
         return False
     fields = [field.name for field in dataclasses.fields(a) if field.name not in names]
@@ -76,11 +80,18 @@ def equal_but(a: AbstractMethod, b: AbstractMethod, *names: str) -> bool:
 
 def require_values(target: Target, name: str) -> None:
     if not target.has_log_density:
-        raise ValueError(f"{name} needs log-density values, and this target knows its score only")
+        raise ValueError(f"{name} needs log-density values, but this target has only a score")
 
 
 def state_records(
-    x: Float[Array, "n d"], score: Float[Array, "n d"], loss: Scalar, score_evals: int | Int[Array, ""]
+    x: Float[Array, "n d"],
+    score: Float[Array, "n d"],
+    loss: Scalar,
+    score_evals: int | Int[Array, ""],
 ) -> Records:
-    """The records of a step."""
-    return {"loss": loss, "stein_ratio": stein_ratio(x, score, x), "score_evals": jnp.asarray(score_evals, jnp.int32)}
+    """The numbers that every method records at a step."""
+    return {
+        "loss": loss,
+        "stein_ratio": stein_ratio(x, score, x),
+        "score_evals": jnp.asarray(score_evals, jnp.int32),
+    }

@@ -16,24 +16,27 @@ _EXTRA_EXPONENT = 1e-4
 
 
 class MIED(AbstractParticles):
-    r"""Minimises E = log Σᵢⱼ exp[−(s/2) log(‖xᵢ − xⱼ‖² + ε) − ½ (log p(xᵢ) + log p(xⱼ))], s = d + 1e-4.
+    r"""Minimises E = log Σᵢⱼ exp[−(s/2) log(‖xᵢ − xⱼ‖² + ε) − ½ (log p(xᵢ) + log p(xⱼ))], s = d +
+    1e-4.
 
-    A point stands at distance hᵢ / (1.3 d)^{1/d} from itself, hᵢ the distance to its nearest neighbour, without
-    gradient. Needs values of the log density. Data minibatches are not used: all rows are.
+    The distance of a point to itself is set to hᵢ / (1.3 d)^{1/d}, where hᵢ is the distance to its
+    nearest neighbour, without gradient. It needs log-density values, and uses all rows of the data,
+    not minibatches.
 
     **Arguments:**
 
-    - `num_particles`: n.
-    - `num_steps`: steps of the optimiser.
-    - `optimizer`: any Optax transformation; Adam at 0.01 unless given.
+    - `num_particles`: number of particles n.
+    - `num_steps`: number of optimiser steps.
+    - `optimizer`: any Optax transformation. Default: Adam with learning rate 0.01.
     - `epsilon`: ε.
-    - `start`: where the particles start, (n, dim); N(0, I) unless given.
+    - `start`: start of the particles, shape (n, dim). Default: draws of N(0, I).
 
     ```python
     fit = ksivi.run(jax.random.key(0), target, ksivi.MIED(num_particles=100, num_steps=200))
     ```
 
-    Reference: Li, Liu, Korba, Yurochkin and Solomon, Sampling with Mollified Interaction Energy Descent, ICLR 2023.
+    Reference: Li, Liu, Korba, Yurochkin and Solomon, Sampling with Mollified Interaction Energy
+    Descent, ICLR 2023.
     """
 
     start: Array | None
@@ -70,7 +73,7 @@ class MIED(AbstractParticles):
 
 
 def interaction_energy(x: Points, log_p: Float[Array, " n"], epsilon: Scalar) -> Scalar:
-    """The mollified interaction energy of the points, in tiles."""
+    """The mollified interaction energy of the points, computed in tiles."""
     n, dim = x.shape
     exponent = dim + _EXTRA_EXPONENT
 
@@ -78,11 +81,15 @@ def interaction_energy(x: Points, log_p: Float[Array, " n"], epsilon: Scalar) ->
         index, points, log_densities = block
         squares = squared_differences(points, x)
         itself = index[:, None] == jnp.arange(n)[None, :]
-        nearest = jnp.min(jnp.where(itself, jnp.inf, lax.stop_gradient(squares)), axis=1, keepdims=True)
+        nearest = jnp.min(
+            jnp.where(itself, jnp.inf, lax.stop_gradient(squares)), axis=1, keepdims=True
+        )
         # A single particle has no neighbour; any constant will do.
         own = jnp.where(jnp.isfinite(nearest), nearest, 1) * (1.3 * dim) ** (-2 / dim)
         squares = jnp.where(itself, own, squares)
-        energies = -0.5 * (exponent * jnp.log(squares + epsilon) + log_densities[:, None] + log_p[None, :])
+        energies = -0.5 * (
+            exponent * jnp.log(squares + epsilon) + log_densities[:, None] + log_p[None, :]
+        )
         return jnp.logaddexp(total, jax.nn.logsumexp(energies))
 
     return fold_rows(step, jnp.asarray(-jnp.inf, x.dtype), (jnp.arange(n), x, log_p), n)

@@ -19,15 +19,15 @@ from ._chains import (
     as_chains,
     blackjax,
     chain_status,
-    choose,
     mean_acceptance,
-    strong,
+    select_state,
+    without_weak_type,
 )
 from ._method import Verdict, require_values, state_records
 
 
 class Chain(NamedTuple):
-    """BlackJAX's state of one chain, and the adaptation of its step size and mass matrix."""
+    """The BlackJAX state of one chain, and of its step size and mass matrix adaptation."""
 
     hmc: PyTree
     step_size: PyTree
@@ -35,24 +35,26 @@ class Chain(NamedTuple):
 
 
 class NUTS(AbstractChains):
-    r"""Hamiltonian Monte Carlo whose trajectories end where they turn back; step size and mass adapted in the warm-up.
+    r"""Hamiltonian Monte Carlo whose trajectories end where they turn back.
 
-    The warm-up has Stan's windows of doubling length for the mass matrix, and dual averaging for the step size, each
-    chain on its own. A fit is trusted when no transition diverged, R-hat is below 1.01 and the effective sample size at
-    least 400.
+    In the warm-up, each chain adapts its mass matrix in Stan's windows of doubling length, and its
+    step size by dual averaging. A fit is trusted if no transition diverged, R-hat is below 1.01,
+    and the effective sample size is at least 400.
 
     **Arguments:**
 
-    - `num_chains`: run side by side.
-    - `num_warmup`: steps of adaptation before the draws.
-    - `num_draws`, `thin`: draws of each chain, and steps between them.
-    - `target_acceptance`: what the step size is adapted to. Raise it where transitions diverge.
-    - `dense_mass`: adapt a full mass matrix, not a diagonal.
-    - `max_doublings`: a trajectory takes at most 2 to this many steps.
-    - `start`: where the chains start, (num_chains, dim); N(0, I) unless given.
+    - `num_chains`: number of chains.
+    - `num_warmup`: number of adaptation steps before the draws.
+    - `num_draws`, `thin`: number of draws per chain, and of steps per draw.
+    - `target_acceptance`: the acceptance rate that the adaptation aims at. Increase it if
+        transitions diverge.
+    - `dense_mass`: whether to adapt a full mass matrix instead of a diagonal one.
+    - `max_doublings`: a trajectory has at most 2 to the power of this number of steps.
+    - `start`: start of the chains, shape (num_chains, dim). Default: draws of N(0, I).
 
     ```python
-    fit = ksivi.run(jax.random.key(0), target, ksivi.NUTS(num_chains=4, num_warmup=500, num_draws=500))
+    method = ksivi.NUTS(num_chains=4, num_warmup=500, num_draws=500)
+    fit = ksivi.run(jax.random.key(0), target, method)
     fit.diagnostics.r_hat, fit.diagnostics.divergences
     ```
 
@@ -98,10 +100,12 @@ class NUTS(AbstractChains):
             state = blackjax("mcmc.hmc").init(x, lambda x: target.surrogate(x)[0])
             return Chain(state, start_step(jnp.ones((), x.dtype)), start_mass(target.dim))
 
-        return jax.tree.map(strong, jax.vmap(chain)(x))
+        return jax.tree.map(without_weak_type, jax.vmap(chain)(x))
 
     def step(self, key, state, target, step):
-        stages = jnp.asarray(blackjax("adaptation.staged_adaptation").build_schedule(self.num_warmup), jnp.int32)
+        stages = jnp.asarray(
+            blackjax("adaptation.staged_adaptation").build_schedule(self.num_warmup), jnp.int32
+        )
         stage = stages[jnp.minimum(step, self.num_warmup - 1)]
         keys = jax.random.split(key, self.num_chains)
         move = jax.vmap(lambda key, chain: self._move(key, chain, target, step, stage))
@@ -109,7 +113,9 @@ class NUTS(AbstractChains):
         position, log_density, score = state.hmc
         counted = step >= self.num_warmup
         records = {
-            **state_records(position, score, -jnp.mean(log_density), jnp.sum(info.num_integration_steps)),
+            **state_records(
+                position, score, -jnp.mean(log_density), jnp.sum(info.num_integration_steps)
+            ),
             "acceptance": jnp.mean(info.acceptance_rate),
             "divergences": jnp.where(counted, jnp.sum(info.is_divergent), 0),
             "trajectory": jnp.mean(info.num_integration_steps.astype(position.dtype)),
@@ -126,36 +132,53 @@ class NUTS(AbstractChains):
         return Verdict(*chain_status(found), found)
 
     def _adaptations(self) -> tuple[tuple, tuple]:
-        """BlackJAX's init, update and final of the step size's and of the mass matrix's adaptation."""
-        step_size = blackjax("adaptation.step_size").dual_averaging_adaptation(self.target_acceptance)
+        """BlackJAX's functions init, update and final, for step size and mass matrix."""
+        step_size = blackjax("adaptation.step_size").dual_averaging_adaptation(
+            self.target_acceptance
+        )
         mass = blackjax("adaptation.mass_matrix").mass_matrix_adaptation(not self.dense_mass)
         return step_size, mass
 
-    def _move(self, key: Array, chain: Chain, target, step: Array, stage: Int[Array, "2"]) -> tuple[Chain, PyTree]:
-        """One transition of one chain, and in the warm-up its adaptation."""
+    def _move(
+        self, key: Array, chain: Chain, target, step: Array, stage: Int[Array, "2"]
+    ) -> tuple[Chain, PyTree]:
+        """One transition of one chain, with its adaptation in the warm-up."""
         (_, _, final_step), _ = self._adaptations()
         warming = step < self.num_warmup
-        step_size = jnp.where(warming, jnp.exp(chain.step_size.log_step_size), final_step(chain.step_size))
+        step_size = jnp.where(
+            warming, jnp.exp(chain.step_size.log_step_size), final_step(chain.step_size)
+        )
         kernel = blackjax("mcmc.nuts").build_kernel()
         log_density = lambda x: target.surrogate(x)[0]  # noqa: E731
-        hmc, info = kernel(key, chain.hmc, log_density, step_size, chain.mass.inverse_mass_matrix, self.max_doublings)
+        hmc, info = kernel(
+            key,
+            chain.hmc,
+            log_density,
+            step_size,
+            chain.mass.inverse_mass_matrix,
+            self.max_doublings,
+        )
         adapted = self._adapt(chain, hmc.position, info.acceptance_rate, stage)
-        return Chain(hmc, *choose(warming, adapted, (chain.step_size, chain.mass))), info
+        return Chain(hmc, *select_state(warming, adapted, (chain.step_size, chain.mass))), info
 
-    def _adapt(self, chain: Chain, x: Array, acceptance: Array, stage: Int[Array, "2"]) -> tuple[PyTree, PyTree]:
-        """Stan's schedule: the step size at every step, the mass matrix in slow windows and settled at their end."""
+    def _adapt(
+        self, chain: Chain, x: Array, acceptance: Array, stage: Int[Array, "2"]
+    ) -> tuple[PyTree, PyTree]:
+        """Stan's schedule: updates the step size at every step, the mass matrix in slow windows."""
         (start_step, update_step, final_step), (_, update_mass, final_mass) = self._adaptations()
         slow, window_ends = stage[0] == 1, stage[1] == 1
         step_size = update_step(chain.step_size, acceptance)
         mass = lax.cond(slow, lambda m: update_mass(m, x), lambda m: m, chain.mass)
         return lax.cond(
             window_ends,
-            lambda s, m: jax.tree.map(_like, (start_step(final_step(s)), final_mass(m)), (s, m)),
+            lambda s, m: jax.tree.map(
+                _with_dtype_of, (start_step(final_step(s)), final_mass(m)), (s, m)
+            ),
             lambda s, m: (s, m),
             step_size,
             mass,
         )
 
 
-def _like(new: Array, old: Array) -> Array:
+def _with_dtype_of(new: Array, old: Array) -> Array:
     return jnp.asarray(new, jnp.asarray(old).dtype)

@@ -1,4 +1,4 @@
-"""What particle methods share: points, an optimiser, a direction to descend in."""
+"""The base of the particle methods: points that an optimiser moves."""
 
 import abc
 from collections.abc import Callable
@@ -15,21 +15,21 @@ from .._core.closures import Structural
 from ..kernels import AbstractKernel, as_kernel
 from ..results import ParticleDiagnostics
 from ..targets import Target
-from ._method import AbstractMethod, Verdict, equal_but, state_records
+from ._method import AbstractMethod, Verdict, equal_except, state_records
 
 Points = Float[Array, "n d"]
 Optimizer = Structural[optax.GradientTransformation]
 
 
 class Particles(NamedTuple):
-    """Where the points are, and the state of their optimiser."""
+    """The positions of the particles, and the state of the optimiser."""
 
     x: Points
     optimizer: PyTree
 
 
 class Descent(NamedTuple):
-    """The loss at the points, its gradient (or what stands for it), and the target's scores there."""
+    """The loss at the points, its gradient (or a direction in its place), and the scores."""
 
     loss: Scalar
     gradient: Points
@@ -37,18 +37,18 @@ class Descent(NamedTuple):
 
 
 class AbstractParticles(AbstractMethod):
-    """Points that descend by an Optax optimiser."""
+    """Particles that an Optax optimiser moves."""
 
     num_particles: eqx.AbstractVar[int]
     optimizer: eqx.AbstractVar[Optimizer]
 
     @abc.abstractmethod
     def descent(self, key: PRNGKeyArray, x: Points, target: Target) -> Descent:
-        """The way down at the points."""
+        """The loss, its gradient and the scores at the points."""
 
     @abc.abstractmethod
     def loss(self, x: Points, target: Target) -> Scalar:
-        """The loss at other points, for optimisers that search along a line."""
+        """The loss at other points, for optimisers with a line search."""
 
     @property  # type: ignore[misc]
     def num_points(self) -> int:  # type: ignore[override]
@@ -76,7 +76,7 @@ class AbstractParticles(AbstractMethod):
         return state.x
 
     def same_but_longer(self, shorter):
-        return equal_but(self, shorter, "num_steps")
+        return equal_except(self, shorter, "num_steps")
 
     def keeps(self, steps):
         return np.zeros(len(steps), bool)
@@ -88,20 +88,25 @@ class AbstractParticles(AbstractMethod):
 
 
 def descent_of(loss_and_score: Callable[[Points], tuple[Scalar, Points]], x: Points) -> Descent:
-    """The way down a loss that comes with the scores."""
+    """The `Descent` of a function that returns the loss and the scores."""
     (loss, score), gradient = jax.value_and_grad(loss_and_score, has_aux=True)(x)
     return Descent(loss, gradient, score)
 
 
-def as_optimizer(optimizer: optax.GradientTransformation | None, default: optax.GradientTransformation) -> Optimizer:
+def as_optimizer(
+    optimizer: optax.GradientTransformation | None, default: optax.GradientTransformation
+) -> Optimizer:
     optimizer = default if optimizer is None else optimizer
     if not isinstance(optimizer, optax.GradientTransformation):
-        raise ValueError(f"optimizer must be an Optax transformation, such as optax.adam(1e-2), got {optimizer!r}")
+        raise ValueError(
+            "optimizer must be an Optax transformation, such as optax.adam(1e-2), "
+            f"got {optimizer!r}"
+        )
     return Structural(optimizer)
 
 
 def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    """The kernel, if it is smooth enough for Stein's operator."""
+    """The kernel. Raises `ValueError` if it is not smooth enough for Stein's operator."""
     kernel = as_kernel(kernel, default)
     point = jnp.zeros((1, 1))
     eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
@@ -109,5 +114,5 @@ def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> 
 
 
 def resolve(kernel: AbstractKernel, x: Points) -> AbstractKernel:
-    """The kernel with its bandwidth from the off-diagonal pairs; a single particle has none, and then h = 1."""
+    """The kernel with its bandwidth from the off-diagonal pairs. For a single particle, h = 1."""
     return kernel.resolve(x, x, min(1, len(x) - 1))

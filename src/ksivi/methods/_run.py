@@ -1,4 +1,4 @@
-"""`run`: every method that is not a trained sampler, to a `Fit`."""
+"""`run`: runs a particle method or Markov chains."""
 
 import os
 from collections.abc import Sequence
@@ -39,25 +39,30 @@ def run(
     checkpoint: str | os.PathLike | None = None,
     every: int | None = None,
 ) -> Fit | list[Fit]:
-    """Runs a particle method or Markov chains. The posterior is the set of their draws.
+    """Runs a particle method or Markov chains.
 
     **Arguments:**
 
     - `key`: one key, or a batch of keys for that many independent runs.
-    - `target`: what to draw from. Only `SGLD` and `SVGD` use minibatches; the other methods use all rows.
+    - `target`: the density to sample from. Only `SGLD` and `SVGD` use minibatches; the other
+        methods use all rows.
     - `method`: `SVGD`, `KSDD`, `MIED`, `SGLD`, `MALA` or `NUTS`.
-    - `chunk_size`: about how many steps run between two looks at them. Results do not depend on it.
-    - `callbacks`: each is called with a `Chunk` after every chunk. One that returns True ends the run.
-    - `progress`: whether to draw a progress bar. If unset, it is drawn if stderr is a terminal.
-    - `resume`: the `state` of an earlier `Fit` of the same method on the same target, with fewer steps or draws; one
-        state per key for a batch of keys.
+    - `chunk_size`: approximate number of steps between two looks at the run. Results do not depend
+        on it.
+    - `callbacks`: each is called with a `Chunk` after every chunk. One that returns True ends the
+        run.
+    - `progress`: whether to show a progress bar. Default: only if stderr is a terminal.
+    - `resume`: the `state` of an earlier `Fit` of the same method on the same target, with fewer
+        steps or draws; one state per key for a batch of keys.
     - `throw`: raise `RuntimeError` if the run diverges, instead of reporting it in the status.
-    - `checkpoint`: a folder for snapshots of the run. The same call again resumes from the last good one and gives the
-        same result as an unbroken run. Ctrl-C and SIGTERM leave a snapshot; SIGTERM then ends the process with exit
-        code 143. The folder of a different run is refused.
-    - `every`: the number of steps between snapshots. Default: a hundredth of the method's steps.
+    - `checkpoint`: a folder for snapshots of the run. The same call again resumes from the last
+        good one and gives the same result as an uninterrupted run. Ctrl-C and SIGTERM save a
+        snapshot; SIGTERM then ends the process with exit code 143. The folder of a different run
+        raises `ValueError`.
+    - `every`: number of steps between snapshots. Default: a hundredth of the method's steps.
 
-    **Returns:** a `Fit`, or a list of them for a batch of keys. The history at a step describes the state before it.
+    **Returns:** a `Fit`, or a list of them for a batch of keys. Its posterior is the set of draws.
+    The history at a step describes the state before the step.
 
     ```python
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
@@ -67,22 +72,31 @@ def run(
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
     if not isinstance(method, AbstractMethod):
-        raise ValueError(f"method must be one of ksivi's methods, such as ksivi.NUTS(), got {method!r}")
+        raise ValueError(
+            f"method must be one of ksivi's methods, such as ksivi.NUTS(), got {method!r}"
+        )
     require_callbacks(callbacks)
-    key, chunk_size, throw = as_keys(key), as_count(chunk_size, "chunk_size"), as_flag(throw, "throw")
+    key, chunk_size, throw = (
+        as_keys(key),
+        as_count(chunk_size, "chunk_size"),
+        as_flag(throw, "throw"),
+    )
     require_all_rows(target, "run")
     checkpoints = as_checkpoints(checkpoint, every, method.num_steps)
     bar = [ProgressBar(type(method).__name__)] if show_progress(progress) else []
     try:
         with handle_sigterm(checkpoint is not None):
             sampling = _new_sampling(key, target, method, resume)
-            done, save = restored(checkpoints, sampling.progress(), sampling.made_of(key, resume))
+            done, save = restored(checkpoints, sampling.progress(), sampling.arguments(key, resume))
             if done.step >= method.num_steps and done.step == done.first:
                 raise ValueError(
-                    f"resume must come from a run with fewer steps than {method.num_steps}, and it has done {done.step}"
+                    f"resume must come from a run of fewer than {method.num_steps} steps, "
+                    f"got one of {done.step}"
                 )
             chunk_size = chunk_size if checkpoints is None else min(chunk_size, checkpoints.every)
-            done = Host(sampling, save).until(done, method.num_steps, chunk_size, [*callbacks, *bar])
+            done = Host(sampling, save).until(
+                done, method.num_steps, chunk_size, [*callbacks, *bar]
+            )
             save(done, None)
             fits = sampling.fits(done)
     finally:
@@ -92,20 +106,24 @@ def run(
     return fits if sampling.batched else fits[0]
 
 
-def _new_sampling(key: PRNGKeyArray, target: Target, method: AbstractMethod, resume: Any) -> Sampling:
+def _new_sampling(
+    key: PRNGKeyArray, target: Target, method: AbstractMethod, resume: Any
+) -> Sampling:
     batched, (init_key, step_key) = key.ndim == 1, split_key(key, 2)
     keys = list(init_key) if batched else [init_key]
     starts = [_new_start(one, target, method) for one in keys]
     if resume is not None:
         starts = _as_starts(resume, starts, target, batched)
-    traced = bool(method.keeps(np.arange(method.num_steps)).any())
-    return Sampling(step_key, target, method, tuple(starts), batched, traced)
+    keeps_positions = bool(method.keeps(np.arange(method.num_steps)).any())
+    return Sampling(step_key, target, method, tuple(starts), batched, keeps_positions)
 
 
 def _new_start(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> RunState:
     dim = target.dim
     if method.start is not None and method.start.shape[1] != dim:
-        raise ValueError(f"start must have the target's {dim} coordinates, got {method.start.shape[1]}")
+        raise ValueError(
+            f"start must have the target's {dim} coordinates, got {method.start.shape[1]}"
+        )
     x = jax.random.normal(key, (method.num_points, dim)) if method.start is None else method.start
     if method.start is not None and target.coordinates is not None:
         x = jax.vmap(target.coordinates.inverse)(x)
@@ -113,27 +131,36 @@ def _new_start(key: PRNGKeyArray, target: Target, method: AbstractMethod) -> Run
     bad = int(jnp.sum(~finite))
     if bad:
         raise ValueError(
-            f"target must be finite where the points start: its log density or score is NaN or infinite at {bad} of "
-            f"{len(x)} points; pass start= or check the log density"
+            "target must be finite where the points start: its log density or score is NaN or "
+            f"infinite at {bad} of {len(x)} points; pass start= or check the log density"
         )
     return RunState(0, inner, (), (), float("nan"), method, float(value[0]))
 
 
 def _as_starts(resume: Any, fresh: list[RunState], target: Target, batched: bool) -> list[RunState]:
-    """The states to resume from, if they fit the method and the target."""
+    """The states to resume from. They must match the method and the target."""
     states = resume if batched else [resume]
-    if batched and (isinstance(resume, RunState) or not isinstance(resume, Sequence) or len(resume) != len(fresh)):
-        raise ValueError(f"resume must be a list with one state per key, {len(fresh)} of them, got {resume!r}")
+    if batched and (
+        isinstance(resume, RunState)
+        or not isinstance(resume, Sequence)
+        or len(resume) != len(fresh)
+    ):
+        raise ValueError(
+            f"resume must be a list with one state per key, {len(fresh)} of them, got {resume!r}"
+        )
     for state in states:
         _require_same_run(state, fresh[0], target)
-    if len({state.step for state in states}) > 1:
-        raise ValueError(f"resume must hold states at one step, got steps {sorted({s.step for s in states})}")
+    steps = {state.step for state in states}
+    if len(steps) > 1:
+        raise ValueError(f"resume must have states of the same step, got steps {sorted(steps)}")
     return list(states)
 
 
 def _require_same_run(resume: Any, fresh: RunState, target: Target) -> None:
     if not isinstance(resume, RunState):
-        raise ValueError(f"resume must be the state of a Fit made by ksivi.run, got {type(resume).__name__}")
+        raise ValueError(
+            f"resume must be the state of a Fit made by ksivi.run, got {type(resume).__name__}"
+        )
     if not fresh.method.same_but_longer(resume.method):
         name = type(fresh.method).__name__
         raise ValueError(

@@ -11,25 +11,27 @@ from ._method import Verdict, state_records
 
 
 class SGLD(AbstractChains):
-    r"""x ← x + (ε/2) s_p(x) + √ε ξ, without a Metropolis test: biased by its step size, and by minibatches.
+    r"""Moves by x ← x + (ε/2) s_p(x) + √ε ξ, without a Metropolis test.
 
-    With data minibatches each chain draws its own at every step. A score is enough. It is never trusted: R-hat sees
-    whether chains agree, not that all of them are off.
+    Its draws are biased by the step size and by minibatches. With data minibatches, each chain
+    draws one at every step. It needs only a score. A fit is never trusted: R-hat shows whether the
+    chains agree, not whether all of them are biased.
 
     **Arguments:**
 
     - `step_size`: ε.
-    - `num_chains`: run side by side.
-    - `num_warmup`: steps before the draws.
-    - `num_draws`, `thin`: draws of each chain, and steps between them.
-    - `clip`: keeps every coordinate within ± this, as the authors do on the diffusion.
-    - `start`: where the chains start, (num_chains, dim); N(0, I) unless given.
+    - `num_chains`: number of chains.
+    - `num_warmup`: number of steps before the draws.
+    - `num_draws`, `thin`: number of draws per chain, and of steps per draw.
+    - `clip`: clips every coordinate to ± this value, as the authors do on the diffusion.
+    - `start`: start of the chains, shape (num_chains, dim). Default: draws of N(0, I).
 
     ```python
     fit = ksivi.run(jax.random.key(0), target, ksivi.SGLD(step_size=0.01, num_chains=100))
     ```
 
-    Reference: Welling and Teh, Bayesian Learning via Stochastic Gradient Langevin Dynamics, ICML 2011.
+    Reference: Welling and Teh, Bayesian Learning via Stochastic Gradient Langevin Dynamics, ICML
+    2011.
     """
 
     step_size: Array

@@ -9,22 +9,32 @@ from jaxtyping import Array
 from .._core.checks import as_count
 from ..kernels import AbstractKernel, Gaussian, stein_direction
 from ._method import as_start
-from ._particles import AbstractParticles, Descent, Optimizer, Points, as_optimizer, as_smooth_kernel, resolve
+from ._particles import (
+    AbstractParticles,
+    Descent,
+    Optimizer,
+    Points,
+    as_optimizer,
+    as_smooth_kernel,
+    resolve,
+)
 
 
 class SVGD(AbstractParticles):
     r"""Moves particles along φ(x) = 1/n Σⱼ [k(xⱼ, x) s_p(xⱼ) + ∇_{xⱼ} k(xⱼ, x)].
 
-    With data minibatches each step draws one. The loss in the history is the mean of ‖φ‖². Points that start together
-    stay together. (Not BlackJAX's: that stores n × n × d numbers and divides by a median that one particle makes 0.)
+    With data minibatches, each step draws one. The loss in the history is the mean of ‖φ‖².
+    Particles that start at the same point stay together. (BlackJAX's SVGD is not used: it stores n
+    × n × d numbers and divides by a median that is 0 for one particle.)
 
     **Arguments:**
 
-    - `num_particles`: n.
-    - `num_steps`: steps of the optimiser.
-    - `optimizer`: any Optax transformation without a line search; Adam at 0.05 unless given.
-    - `kernel`: Gaussian with the median bandwidth unless given; a smooth function of ‖x − y‖.
-    - `start`: where the particles start, (n, dim); N(0, I) unless given.
+    - `num_particles`: number of particles n.
+    - `num_steps`: number of optimiser steps.
+    - `optimizer`: any Optax transformation without a line search. Default: Adam with learning rate
+        0.05.
+    - `kernel`: a smooth function of ‖x − y‖. Default: Gaussian with the median bandwidth.
+    - `start`: start of the particles, shape (n, dim). Default: draws of N(0, I).
 
     ```python
     fit = ksivi.run(jax.random.key(0), target, ksivi.SVGD(num_particles=100, num_steps=200))
@@ -61,4 +71,4 @@ class SVGD(AbstractParticles):
         return Descent(jnp.mean(jnp.sum(direction**2, axis=1)), -direction, score)
 
     def loss(self, x, target):
-        raise ValueError("SVGD has no loss to search along: its optimizer must be one without a line search")
+        raise ValueError("SVGD has no loss to search along: use an optimizer without a line search")

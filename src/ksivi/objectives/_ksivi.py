@@ -113,7 +113,7 @@ class KSIVI(AbstractObjective):
     def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
         if self.log_density_weight is not None and not target.has_log_density:
             raise ValueError(
-                "log_density_weight needs log-density values, and this target knows its score only"
+                "log_density_weight needs log-density values, but this target has only a score"
             )
         batches, num_z = self._num_batches(target), self.num_samples // self.noise_per_z
         if batches > self._batches_drawn and num_z % batches:

@@ -61,7 +61,7 @@ class Wake(AbstractObjective):
 
     def init(self, key, target, family) -> None:
         if not target.has_log_density:
-            raise ValueError("Wake needs log-density values, and this target knows its score only")
+            raise ValueError("Wake needs log-density values, but this target has only a score")
         jax.eval_shape(lambda key: family.mixing.log_prob(family.mixing.sample(key, 1)[0]), key)
 
     def draw(self, key, target, family) -> WakeDraws:

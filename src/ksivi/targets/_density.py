@@ -130,7 +130,7 @@ class ScoreDensity(AbstractDensity):
 
     def value(self, x):
         raise ValueError(
-            "this target knows its score only (Target.from_score): it has no log-density values"
+            "this target has only a score (Target.from_score): it has no log-density values"
         )
 
     def value_and_score(self, x):

@@ -1,10 +1,10 @@
-"""Training, and the host loop that `train`, `run` and `fit` share."""
+"""`train`, and the host loop that `train`, `run` and `fit` share."""
 
-from ._advanced import Advanced as Advanced
 from ._callbacks import Callback, Chunk
-from ._callbacks import told_to_stop as told_to_stop
+from ._callbacks import stop_requested as stop_requested
 from ._checkpoints import Checkpoints as Checkpoints
 from ._checkpoints import as_checkpoints as as_checkpoints
+from ._chunk_result import ChunkResult as ChunkResult
 from ._host import Host as Host
 from ._host import Progress as Progress
 from ._host import Task as Task

@@ -1,4 +1,4 @@
-"""Callbacks: what they see after each chunk of steps, and how they end a run."""
+"""Callbacks, which are called after each chunk of steps and can end a run."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -9,15 +9,15 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """What a callback sees after each chunk of steps.
+    """The argument of a callback, which is called after each chunk of steps.
 
     **Attributes:**
 
-    - `step`, `num_steps`: how far the run is.
-    - `loss`: its mean over the chunk (and over the runs, for a batch of keys).
-    - `seconds`: since the start.
-    - `steps_per_second`: over this chunk.
-    - `posteriors`: makes the current `Posterior` of every run.
+    - `step`, `num_steps`: the number of steps done, and in all.
+    - `loss`: the mean loss over the chunk (and over the runs, for a batch of keys).
+    - `seconds`: time since the start.
+    - `steps_per_second`: the speed in this chunk.
+    - `posteriors`: a function that returns the current `Posterior` of every run.
     """
 
     step: int
@@ -31,7 +31,7 @@ class Chunk:
 Callback = Callable[[Chunk], Any]
 
 
-def told_to_stop(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
-    """Calls every callback; whether any returned True."""
+def stop_requested(callbacks: Sequence[Callback], chunk: Chunk) -> bool:
+    """Calls every callback. Returns whether any of them returned True."""
     answers = [callback(chunk) for callback in callbacks]
     return any(isinstance(answer, bool | np.bool_) and answer for answer in answers)

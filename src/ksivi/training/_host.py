@@ -1,7 +1,8 @@
-"""The one host loop, which `train`, `run` and `fit` share: chunks of steps, and what is decided between them.
+"""The host loop of `train`, `run` and `fit`: it runs chunks of steps and decides what follows.
 
-A `Task` knows how steps are taken. `Progress` is all that changes: one immutable value, replaced once per chunk. So an
-interrupt always finds a whole chunk, and a checkpoint is one value written to disk.
+A `Task` takes the steps. `Progress` is the only thing that changes: one immutable value, replaced
+once per chunk. So an interrupt always finds a complete chunk, and a checkpoint is one value on
+disk.
 """
 
 import abc
@@ -16,8 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree, Scalar
 
 from ..results import NotFinite, Posterior, Status
-from ._advanced import Advanced, Shape
-from ._callbacks import Callback, Chunk, told_to_stop
+from ._callbacks import Callback, Chunk, stop_requested
+from ._chunk_result import ChunkResult, Shape
 from ._signals import Terminated
 from ._trouble import Trouble, early_ratio, find_trouble
 
@@ -30,16 +31,18 @@ class Progress:
 
     **Attributes:**
 
-    - `first`, `step`: the step at which this call began, and the steps taken so far.
-    - `state`, `rate`: what the next step needs, and its learning rate.
-    - `earlier`, `earlier_rate`: the same one chunk ago. Trouble is retraced from there.
+    - `first`, `step`: the step at which this call began, and the number of steps taken so far.
+    - `state`, `rate`: the state for the next step, and its learning rate.
+    - `earlier`, `earlier_rate`: state and rate one chunk ago. After trouble, steps are run again
+        from there.
     - `early_ratio`: the Stein ratio of the first steps of each run.
     - `limits`: the step at which each run ends.
-    - `troubles`, `not_finite`: what went wrong in each run, and which quantity was not finite there.
-    - `records`, `kept`: what was recorded, and the positions that became draws, in one part per chunk.
-    - `memo`: decisions of the caller, for a run that is resumed from a checkpoint.
-    - `started`: by `time.perf_counter`.
-    - `ending`: why the runs ended before their last step, if they did.
+    - `troubles`, `not_finite`: what went wrong in each run, and which quantity was not finite.
+    - `records`, `kept`: the recorded numbers and the positions that became draws, one part per
+        chunk.
+    - `memo`: decisions of the caller, which a checkpoint keeps.
+    - `started`: the start time, from `time.perf_counter`.
+    - `ending`: why the runs ended early, if they did.
     """
 
     first: int
@@ -60,81 +63,91 @@ class Progress:
 
     @classmethod
     def at(cls, state: PyTree, early_ratio: Array, rate: Scalar | None = None) -> "Progress":
-        """At the start of a call, or where an earlier run left off."""
+        """The progress at the start of a call. The state may come from an earlier run."""
         early, step = np.atleast_1d(np.asarray(early_ratio)), int(np.max(np.asarray(state.step)))
         limits, troubles = np.full(len(early), NEVER), (None,) * len(early)
         begun = time.perf_counter()
-        return cls(step, step, state, rate, state, rate, early, limits, troubles, {}, (), (), {}, begun)
+        return cls(
+            step, step, state, rate, state, rate, early, limits, troubles, {}, (), (), {}, begun
+        )
 
     def replace(self, **changes: Any) -> "Progress":
         return dataclasses.replace(self, **changes)
 
     def at_rate(self, rate: Scalar) -> "Progress":
-        """Ready for more steps at another learning rate, which compiles nothing again."""
+        """The progress with another learning rate for the next steps. It compiles nothing again."""
         is_first = self.earlier is self.state
-        return self.replace(rate=rate, earlier_rate=rate if is_first else self.earlier_rate, ending=None)
+        return self.replace(
+            rate=rate, earlier_rate=rate if is_first else self.earlier_rate, ending=None
+        )
 
     def recorded(self, name: str) -> Float[np.ndarray, "r t"]:
-        """All that the steps of this call recorded under a name."""
+        """The numbers that the steps of this call recorded under a name."""
         if not self.records:
             return np.zeros((len(self.troubles), 0))
         return np.concatenate([part[name] for part in self.records], axis=1)
 
 
 class Task(abc.ABC):
-    """What the host loop asks of a kind of run: how steps are taken, and what can be said of them."""
+    """The interface between the host loop and the runs: it takes steps and makes posteriors."""
 
     batched: bool
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether the next chunk begins before the host has looked at the last one."""
+        """Whether the next chunk starts before the host has looked at the last one."""
         return False
 
     @property
     def skips_nonfinite(self) -> bool:
-        """Whether a step that is not finite changes nothing, so that a few of them do not matter."""
+        """Whether steps that are not finite are skipped."""
         return False
 
     @property
     def score_evals(self) -> int:
-        """Score evaluations in a step, where that number is fixed."""
+        """The number of score evaluations per step, if it is fixed."""
         return 0
 
     @abc.abstractmethod
     def chunk_shape(self, num_steps: int, chunk_size: int) -> Shape:
-        """The shape of a chunk of about so many steps."""
+        """The shape of a chunk of about `chunk_size` steps."""
 
     @abc.abstractmethod
-    def advance(self, state: PyTree, limits: Int[np.ndarray, " r"], shape: Shape, rate: Scalar | None) -> Advanced:
-        """The state a chunk later, in which no run goes beyond its limit."""
+    def advance(
+        self, state: PyTree, limits: Int[np.ndarray, " r"], shape: Shape, rate: Scalar | None
+    ) -> ChunkResult:
+        """Runs one chunk. No run goes beyond its limit."""
 
     @abc.abstractmethod
     def posterior(self, progress: Progress, i: int) -> Posterior:
-        """The posterior of run i as it stands."""
+        """The current posterior of run i."""
 
     def keeps(self, steps: Int[np.ndarray, " t"]) -> Bool[np.ndarray, " t"]:
-        """The steps whose positions become draws."""
+        """Which steps' positions become draws."""
         return np.zeros(len(steps), bool)
 
     def with_early_ratio(self, state: PyTree, ratio: Float[np.ndarray, " r"]) -> PyTree:
-        """The state, which may carry the early Stein ratio along."""
+        """The state with the early Stein ratio, if the state has a field for it."""
         return state
 
-    def examine(self, steps: dict[int, int], before: PyTree, shape: Shape, rate: Scalar | None) -> dict[int, NotFinite]:
-        """What was not finite at these steps of these runs, found from a state before them."""
+    def examine(
+        self, steps: dict[int, int], before: PyTree, shape: Shape, rate: Scalar | None
+    ) -> dict[int, NotFinite]:
+        """What was not finite in each run, given the step of each and an earlier state."""
         return {}
 
     def pick(self, tree: PyTree, i: int) -> PyTree:
         """The part of a tree that belongs to run i."""
-        return jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, tree) if self.batched else tree
+        return (
+            jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, tree) if self.batched else tree
+        )
 
 
 class _Begun(NamedTuple):
-    """A chunk that the device has begun, and when. A chunk begins when the one before is done."""
+    """A chunk that the device has started, and when. A chunk starts when the one before is done."""
 
     at: float
-    chunk: Advanced
+    chunk: ChunkResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,24 +156,35 @@ class Host:
 
     **Attributes:**
 
-    - `task`: what is run.
-    - `save`: writes a checkpoint of the progress, given that before the chunk, or None at the end of a call.
+    - `task`: the task to run.
+    - `save`: writes a checkpoint. Its arguments are the progress after and before the chunk; the
+        latter is None at the end of a call.
     """
 
     task: Task
     save: Any = lambda progress, before: None
 
     def until(
-        self, progress: Progress, num_steps: int, chunk_size: int, callbacks: Sequence[Callback] = ()
+        self,
+        progress: Progress,
+        num_steps: int,
+        chunk_size: int,
+        callbacks: Sequence[Callback] = (),
     ) -> Progress:
-        """Runs chunks up to `num_steps`, or until all runs are in trouble, a callback returns True, or Ctrl-C."""
+        """Runs chunks up to `num_steps`.
+
+        It stops early if all runs are in trouble, a callback returns True, or the user presses
+        Ctrl-C.
+        """
         shape, begun = self.task.chunk_shape(num_steps - progress.first, chunk_size), None
         try:
-            while progress.step < num_steps and None in progress.troubles and progress.ending is None:
+            while (
+                progress.step < num_steps and None in progress.troubles and progress.ending is None
+            ):
                 before = progress
                 progress, seconds, begun = self._chunk(progress, num_steps, shape, begun)
                 self.save(progress, before)
-                if told_to_stop(callbacks, self._report(progress, num_steps, seconds)):
+                if stop_requested(callbacks, self._report(progress, num_steps, seconds)):
                     progress = _ended(progress, "a callback", num_steps)
         except (KeyboardInterrupt, Terminated) as error:
             progress = _ended(progress, "the user", num_steps)
@@ -172,17 +196,31 @@ class Host:
     def _chunk(
         self, progress: Progress, num_steps: int, shape: Shape, begun: _Begun | None
     ) -> tuple[Progress, float, _Begun | None]:
-        """One chunk, its seconds, and the next chunk if it begins while the host looks at this one."""
-        limits, count = np.minimum(progress.limits, num_steps), min(shape[0] * shape[1], num_steps - progress.step)
+        """Runs one chunk. Returns the progress, the seconds, and the next chunk if started."""
+        limits, count = (
+            np.minimum(progress.limits, num_steps),
+            min(shape[0] * shape[1], num_steps - progress.step),
+        )
         begun = begun or self._begin(progress, progress.state, limits, shape)
         begins_next = self.task.runs_ahead and progress.step + count < num_steps
         following = self._begin(progress, begun.chunk.state, limits, shape) if begins_next else None
-        records = {name: np.atleast_2d(np.asarray(row))[:, :count] for name, row in begun.chunk.records.items()}
+        records = {
+            name: np.atleast_2d(np.asarray(row))[:, :count]
+            for name, row in begun.chunk.records.items()
+        }
         arrived = time.perf_counter()
-        early = np.where(np.isnan(progress.early_ratio), early_ratio(records["stein_ratio"]), progress.early_ratio)
+        early = np.where(
+            np.isnan(progress.early_ratio),
+            early_ratio(records["stein_ratio"]),
+            progress.early_ratio,
+        )
         progress = progress.replace(early_ratio=early)
         found = self._find_trouble(progress, records, np.atleast_1d(np.asarray(begun.chunk.finite)))
-        after = self._retraced(progress, found, count, shape) if found else progress.replace(state=begun.chunk.state)
+        after = (
+            self._retraced(progress, found, count, shape)
+            if found
+            else progress.replace(state=begun.chunk.state)
+        )
         kept = (*progress.kept, *self._kept(progress.step, count, begun.chunk.positions))
         after = after.replace(
             step=progress.step + count,
@@ -192,12 +230,18 @@ class Host:
             records=(*progress.records, records),
             kept=kept,
         )
-        return after, arrived - begun.at, None if found or following is None else following._replace(at=arrived)
+        return (
+            after,
+            arrived - begun.at,
+            None if found or following is None else following._replace(at=arrived),
+        )
 
     def _begin(self, progress: Progress, state: PyTree, limits: np.ndarray, shape: Shape) -> _Begun:
         return _Begun(time.perf_counter(), self.task.advance(state, limits, shape, progress.rate))
 
-    def _kept(self, step: int, count: int, positions: Array | None) -> list[Float[np.ndarray, "r t n d"]]:
+    def _kept(
+        self, step: int, count: int, positions: Array | None
+    ) -> list[Float[np.ndarray, "r t n d"]]:
         """The positions of a chunk that become draws."""
         keeps = self.task.keeps(np.arange(step, step + count))
         if positions is None or not keeps.any():
@@ -205,40 +249,59 @@ class Host:
         found = np.asarray(positions) if self.task.batched else np.asarray(positions)[None]
         return [found[:, :count][:, keeps]]
 
-    def _find_trouble(self, progress: Progress, records: dict, finite: np.ndarray) -> dict[int, Trouble]:
-        """The runs that went wrong in this chunk."""
+    def _find_trouble(
+        self, progress: Progress, records: dict, finite: np.ndarray
+    ) -> dict[int, Trouble]:
+        """What went wrong in this chunk, by run."""
         found = {}
         for i, trouble in enumerate(progress.troubles):
             if trouble is None:
-                loss, ratio, early = records["loss"][i], records["stein_ratio"][i], progress.early_ratio[i]
+                loss, ratio, early = (
+                    records["loss"][i],
+                    records["stein_ratio"][i],
+                    progress.early_ratio[i],
+                )
                 skips = self.task.skips_nonfinite
                 found[i] = find_trouble(loss, ratio, early, bool(finite[i]), progress.step, skips)
         return {i: trouble for i, trouble in found.items() if trouble is not None}
 
-    def _retraced(self, progress: Progress, found: dict[int, Trouble], count: int, shape: Shape) -> Progress:
+    def _retraced(
+        self, progress: Progress, found: dict[int, Trouble], count: int, shape: Shape
+    ) -> Progress:
         """The progress with the last good state of the runs that went wrong.
 
-        Steps are repeatable. Running again from a chunk ago, up to the fault, gives the state before it.
+        Steps are repeatable: running again from one chunk ago gives the state before the trouble.
         """
         limits, troubles = progress.limits.copy(), list(progress.troubles)
         for i, trouble in found.items():
             troubles[i], limits[i] = trouble, max(progress.first, trouble.limit)
         ends = np.minimum(limits, progress.step + count)
         before, until = progress.earlier, np.minimum(ends, progress.step)
-        while np.any(np.asarray(before.step) < until):  # once, unless the chunks before a checkpoint were shorter
+        while np.any(
+            np.asarray(before.step) < until
+        ):  # once, unless the chunks before a checkpoint were shorter
             before = self.task.advance(before, until, shape, progress.earlier_rate).state
-        bad = {i: trouble.not_finite for i, trouble in found.items() if trouble.not_finite is not None}
-        not_finite = progress.not_finite | (self.task.examine(bad, before, shape, progress.rate) if bad else {})
+        bad = {
+            i: trouble.not_finite for i, trouble in found.items() if trouble.not_finite is not None
+        }
+        not_finite = progress.not_finite | (
+            self.task.examine(bad, before, shape, progress.rate) if bad else {}
+        )
         state = self.task.advance(before, ends, shape, progress.rate).state
-        return progress.replace(state=state, limits=limits, troubles=tuple(troubles), not_finite=not_finite)
+        return progress.replace(
+            state=state, limits=limits, troubles=tuple(troubles), not_finite=not_finite
+        )
 
     def _report(self, progress: Progress, num_steps: int, seconds: float) -> Chunk:
-        """What callbacks see."""
+        """The argument of the callbacks."""
         losses = progress.records[-1]["loss"]
         alive = [i for i, trouble in enumerate(progress.troubles) if trouble is None]
         loss = float(np.nanmean(losses[alive])) if alive else float("nan")
         speed, since_start = losses.shape[1] / seconds, time.perf_counter() - progress.started
-        posteriors = lambda: [self.task.posterior(progress, i) for i in range(len(progress.troubles))]  # noqa: E731
+
+        def posteriors() -> list[Posterior]:
+            return [self.task.posterior(progress, i) for i in range(len(progress.troubles))]
+
         return Chunk(progress.step, num_steps, loss, since_start, speed, posteriors)
 
 

@@ -1,4 +1,4 @@
-"""Callbacks that write down how a run goes: lines of JSON, or events for TensorBoard."""
+"""Callbacks that log a run: as lines of JSON, or as events for TensorBoard."""
 
 import atexit
 import json
@@ -10,11 +10,12 @@ from ._callbacks import Chunk
 
 
 class JSONLines:
-    """A callback that appends a line a chunk: step, loss, seconds and steps a second.
+    """A callback that appends one line per chunk: step, loss, seconds and steps per second.
 
     ```python
     family, log = ksivi.SemiImplicit.location_scale(target.dim), ksivi.JSONLines("loss.jsonl")
-    fit = ksivi.train(jax.random.key(0), target, family, ksivi.KSIVI(), num_steps=200, callbacks=[log])
+    key = jax.random.key(0)
+    fit = ksivi.train(key, target, family, ksivi.KSIVI(), num_steps=200, callbacks=[log])
     ```
     """
 
@@ -24,7 +25,9 @@ class JSONLines:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.open("a").close()
         except OSError as error:
-            raise ValueError(f"path must be a file that can be written, got {path}: {error.strerror}") from error
+            raise ValueError(
+                f"path must name a file that can be written, got {path}: {error.strerror}"
+            ) from error
 
     def __call__(self, chunk: Chunk) -> None:
         with self.path.open("a") as file:
@@ -32,13 +35,15 @@ class JSONLines:
 
 
 class TensorBoard:
-    """A callback that writes events into a folder for TensorBoard; needs the package tensorboardX."""
+    """A callback that writes TensorBoard events to a folder. It needs the package tensorboardX."""
 
     def __init__(self, folder: str | os.PathLike):
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            raise ImportError("TensorBoard needs tensorboardX: pip install 'ksivi[tensorboard]'") from error
+            raise ImportError(
+                "TensorBoard needs tensorboardX: pip install 'ksivi[tensorboard]'"
+            ) from error
         self._writer: Any = SummaryWriter(str(folder), flush_secs=1)
         atexit.register(self.close)
 
@@ -49,11 +54,14 @@ class TensorBoard:
                 self._writer.add_scalar(name, numbers[name], chunk.step)
 
     def close(self) -> None:
-        """Writes what waits, as the end of the process does: events are on disk a second or two later without it."""
+        """Writes the remaining events now. Otherwise they are written within one or two seconds."""
         self._writer.close()
 
 
 def _numbers(chunk: Chunk) -> dict[str, Any]:
     loss = chunk.loss if chunk.loss == chunk.loss else None  # NaN is not JSON
-    rest = {"seconds": round(chunk.seconds, 3), "steps_per_second": round(chunk.steps_per_second, 3)}
+    rest = {
+        "seconds": round(chunk.seconds, 3),
+        "steps_per_second": round(chunk.steps_per_second, 3),
+    }
     return {"step": chunk.step, "num_steps": chunk.num_steps, "loss": loss, **rest}

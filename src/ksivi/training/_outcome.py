@@ -1,4 +1,4 @@
-"""What training ends in: a `Fit` for each run, with its status, history and diagnostics."""
+"""The result of training: a `Fit` for each run, with its status, history and diagnostics."""
 
 import time
 
@@ -8,11 +8,11 @@ from ..results import Cost, Fit, Status, TrainDiagnostics
 from ._host import Progress, Task
 
 _TAIL = 100
-"""Steps at the end, over which the Stein ratio is averaged."""
+"""Number of last steps over which the Stein ratio is averaged."""
 
 
 def fits_of(task: Task, progress: Progress) -> list[Fit]:
-    """The fit of every run, up to its last step or to the step that went wrong."""
+    """The fit of every run, up to its last step or to the step at which it went wrong."""
     seconds = time.perf_counter() - progress.started
     return [_fit_of(task, progress, i, seconds) for i in range(len(progress.troubles))]
 
@@ -30,11 +30,15 @@ def _fit_of(task: Task, progress: Progress, i: int, seconds: float) -> Fit:
 
 def _history_of(progress: Progress, i: int, last: int) -> dict[str, np.ndarray]:
     names = progress.records[0] if progress.records else ("loss", "stein_ratio")
-    history = {name: progress.recorded(name)[i, : last - progress.first].astype(float) for name in names}
+    history = {
+        name: progress.recorded(name)[i, : last - progress.first].astype(float) for name in names
+    }
     return {"step": np.arange(progress.first, last), **history}
 
 
-def _diagnostics_of(task: Task, progress: Progress, i: int, history: dict[str, np.ndarray]) -> TrainDiagnostics:
+def _diagnostics_of(
+    task: Task, progress: Progress, i: int, history: dict[str, np.ndarray]
+) -> TrainDiagnostics:
     tail = history["stein_ratio"][-_TAIL:]
     tail = tail[np.isfinite(tail)]
     ratio = float(np.mean(tail)) if tail.size else float("nan")
@@ -50,4 +54,6 @@ def _status_of(progress: Progress, i: int, step: int, history: dict[str, np.ndar
     beta = history.get("inverse_temperature", np.ones(1))[-1:]
     if np.all(beta >= 1):
         return ending
-    return Status(ending.kind, f"{ending.reason}, with the target still annealed at β = {beta[0]:.2g}")
+    return Status(
+        ending.kind, f"{ending.reason}, with the target still annealed at β = {beta[0]:.2g}"
+    )

@@ -1,4 +1,4 @@
-"""A progress bar between chunks."""
+"""A progress bar, updated after each chunk."""
 
 import sys
 from typing import Any
@@ -8,7 +8,7 @@ from ._callbacks import Chunk
 
 
 class ProgressBar:
-    """A callback that draws steps, loss, speed and time left with rich, on stderr.
+    """A callback that shows steps, loss, speed and remaining time on stderr, with rich.
 
     A bar `beside` another one shares its display. Two displays would overwrite each other.
     """
@@ -19,7 +19,7 @@ class ProgressBar:
         self._task: Any = None
 
     def stage(self, description: str) -> None:
-        """Names the current stage, which need not have steps."""
+        """Shows the name of the current stage. A stage need not have steps."""
         self._description = description
         self._start(None)
         self._display.update(self._task, description=description)
@@ -27,7 +27,9 @@ class ProgressBar:
     def __call__(self, chunk: Chunk) -> None:
         self._start(chunk.num_steps)
         loss, speed = f"{chunk.loss:.4g}", f"{chunk.steps_per_second:,.0f}"
-        self._display.update(self._task, completed=chunk.step, total=chunk.num_steps, loss=loss, speed=speed)
+        self._display.update(
+            self._task, completed=chunk.step, total=chunk.num_steps, loss=loss, speed=speed
+        )
 
     def _start(self, total: int | None) -> None:
         if self._task is None:
@@ -41,7 +43,13 @@ class ProgressBar:
 def _display() -> Any:
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
     except ImportError as error:
         raise ImportError("progress needs rich: pip install 'ksivi[cli]'") from error
     return Progress(
@@ -55,7 +63,7 @@ def _display() -> Any:
 
 
 def show_progress(progress: bool | None) -> bool:
-    """Whether to draw a progress bar: as asked, or else if stderr is a terminal and rich is installed."""
+    """Whether to show a progress bar. None: if stderr is a terminal and rich is installed."""
     if progress is not None:
         return as_flag(progress, "progress")
     if not sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""SIGTERM, which clusters and containers send before they kill a process."""
+"""Handles SIGTERM, which clusters and containers send before they kill a process."""
 
 import contextlib
 import signal
@@ -9,12 +9,12 @@ _EXIT = 128 + signal.SIGTERM
 
 
 class Terminated(BaseException):
-    """SIGTERM came. It is no KeyboardInterrupt, since callers may go on after one."""
+    """SIGTERM was received. Not a KeyboardInterrupt: callers may continue after that."""
 
 
 @contextlib.contextmanager
 def handle_sigterm(enabled: bool = True) -> Iterator[None]:
-    """Within it, SIGTERM ends the work as Ctrl-C does, and then ends the process with exit code 143."""
+    """Inside the block, SIGTERM ends the work as Ctrl-C does, and then exits with code 143."""
     if not enabled or threading.current_thread() is not threading.main_thread():
         yield
         return

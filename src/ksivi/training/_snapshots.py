@@ -1,4 +1,4 @@
-"""Progress to and from a snapshot on disk: what the host and the next step need, and what was recorded."""
+"""Converts progress to and from snapshots on disk."""
 
 import dataclasses
 import time
@@ -17,18 +17,21 @@ _RECORDS, _KEPT = "records.", "kept"
 
 
 def restored(
-    checkpoints: Checkpoints | None, progress: Progress, made_of: dict[str, Any]
+    checkpoints: Checkpoints | None, progress: Progress, arguments: dict[str, Any]
 ) -> tuple[Progress, Callable[[Progress, Progress | None], None]]:
-    """The progress of the last good snapshot, if there is one, and what writes the next snapshots.
+    """The progress of the last good snapshot, if there is one, and a function that saves snapshots.
 
     **Arguments:**
 
-    - `progress`: the start of the run, which is made anew by the same call.
-    - `made_of`: what the run is made of. A folder with snapshots of another run is refused.
+    - `progress`: the start of the run, used if there is no snapshot.
+    - `arguments`: the arguments that identify the run. Raises `ValueError` if the folder belongs to
+        a different run.
     """
     if checkpoints is None:
         return progress, lambda progress, before: None
-    identity = {name: digest(part) for name, part in (made_of | checkpoints.also).items()}
+    identity = {
+        name: digest(part) for name, part in (arguments | checkpoints.extra_identity).items()
+    }
     snapshot = checkpoints.latest(identity)
 
     def save(progress: Progress, before: Progress | None) -> None:
@@ -57,11 +60,13 @@ def snapshot_of(progress: Progress, identity: dict[str, str]) -> Snapshot:
 
 
 def progress_of(snapshot: Snapshot, start: Progress) -> Progress:
-    """Where another process was. `start` has the structure of the state."""
+    """The progress in a snapshot. `start` gives the structure of the state."""
     arrays, facts = snapshot.arrays, snapshot.facts
     like: PyTree = (start.state, start.earlier, start.earlier_rate)
     state, earlier, earlier_rate = tree_like(like, "state", arrays)
-    records = {name.removeprefix(_RECORDS): a for name, a in arrays.items() if name.startswith(_RECORDS)}
+    records = {
+        name.removeprefix(_RECORDS): a for name, a in arrays.items() if name.startswith(_RECORDS)
+    }
     early = np.array([np.nan if one is None else one for one in facts["early_ratio"]])
     return start.replace(
         first=facts["first"],

@@ -1,4 +1,4 @@
-"""Where a run starts: keys, parameters, an earlier state, and whether the target has a score there."""
+"""The start of a run: its parameters or earlier state, and whether the target is finite there."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,43 +21,62 @@ _CHECKED = 100
 
 
 def with_sharded_rows(target: Target) -> Target:
-    """The target with its rows over the devices of the mesh's axis `data`, where there is one."""
+    """The target with its rows divided over the mesh axis `data`, if the mesh has it."""
     if not has_axis("data"):
         return target
     require_all_rows(target, "a mesh with an axis named data")
     return with_data(target, shard_rows)
 
 
-def share(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the runs of a batch share, and what came as a list with one each, its arrays stacked.
+def split_shared(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Splits arguments into what the runs of a batch share, and lists with one value per run,
+    stacked.
 
-    The shared part of a list is its first entry: the same code, shapes and static fields.
+    The shared part of a list is its first entry: the code, shapes and static fields are the same.
     """
     shared = {name: part[0] if isinstance(part, list) else part for name, part in parts.items()}
-    return shared, {name: stack(part, name) for name, part in parts.items() if isinstance(part, list)}
+    return shared, {
+        name: stack(part, name) for name, part in parts.items() if isinstance(part, list)
+    }
 
 
 def stack(parts: list, name: str) -> Any:
-    """One module whose arrays hold those of all, one after another; they must be alike but for their numbers."""
+    """One module whose arrays are stacked. The modules must have the same structure."""
     arrays, rest = zip(*(eqx.partition(part, eqx.is_array) for part in parts), strict=True)
-    alike = all(bool(eqx.tree_equal(rest[0], other)) for other in rest)
-    if not alike or any(_form(other, 0) != _form(arrays[0], 0) for other in arrays):
-        raise ValueError(f"{name} must be a list of alike ones, the same but for the numbers in their arrays")
+    same_structure = all(bool(eqx.tree_equal(rest[0], other)) for other in rest)
+    if not same_structure or any(_form(other, 0) != _form(arrays[0], 0) for other in arrays):
+        plural = {"family": "families"}.get(name, f"{name}s")
+        raise ValueError(
+            f"all {plural} must have the same structure: only numbers in arrays may differ"
+        )
     return eqx.combine(jax.tree.map(lambda *leaves: jnp.stack(leaves), *arrays), rest[0])
 
 
-def start(family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyArray) -> tuple[PyTree, PyTree]:
-    """Trained parameters (stacked for a batch of keys) and the rest of the family."""
+def start(
+    family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyArray
+) -> tuple[PyTree, PyTree]:
+    """The trained parameters (stacked for a batch of keys) and the rest of the family."""
     if isinstance(family, list):
         params, frozen = zip(*(split_family(one) for one in family), strict=True)
         if not all(bool(eqx.tree_equal(frozen[0], other)) for other in frozen):
-            raise ValueError("family must be a list of alike ones, the same but for their trained parameters")
+            raise ValueError(
+                "all families must have the same structure: only trained parameters may differ"
+            )
         return stack(list(params), "family"), frozen[0]
     first = key if key.ndim == 0 else key[0]
     with attributing_errors_to("family"):
-        example = family if isinstance(family, SemiImplicit) else family(first) if callable(family) else None
+        example = (
+            family
+            if isinstance(family, SemiImplicit)
+            else family(first)
+            if callable(family)
+            else None
+        )
     if not isinstance(example, SemiImplicit):
-        raise ValueError(f"family must be a ksivi.SemiImplicit, or a function of a key that gives one, got {family!r}")
+        raise ValueError(
+            "family must be a ksivi.SemiImplicit, or a function of a key that returns one, "
+            f"got {family!r}"
+        )
     params, frozen = split_family(example)
     if key.ndim == 0:
         return params, frozen
@@ -66,21 +85,33 @@ def start(family: SemiImplicit | Initializer | list[SemiImplicit], key: PRNGKeyA
     return eqx.filter_vmap(lambda k: split_family(family(k))[0])(key), frozen
 
 
-def as_state(resume: TrainState | Sequence[TrainState], fresh: TrainState, num_runs: int, batched: bool) -> TrainState:
-    """The state to resume from, if it fits the run whose own start is `fresh`."""
+def as_state(
+    resume: TrainState | Sequence[TrainState], fresh: TrainState, num_runs: int, batched: bool
+) -> TrainState:
+    """The state to resume from. It must match `fresh`, the start of this run."""
     states = list(resume) if isinstance(resume, Sequence) else [resume]
     if not all(isinstance(state, TrainState) for state in states):
         raise ValueError(f"resume must be the state of a Fit (or a list of them), got {resume!r}")
     if len(states) != num_runs or batched != isinstance(resume, Sequence):
-        raise ValueError(f"resume must hold one state a key: {num_runs} keys, {len(states)} states")
+        raise ValueError(
+            f"resume must have one state per key, got {len(states)} states for {num_runs} keys"
+        )
     steps = {int(state.step) for state in states}
     if len(steps) > 1:
-        raise ValueError(f"resume must hold states at one step, got steps {sorted(steps)}")
-    arguments = {"params": "family", "optimizer": "optimizer", "objective": "objective", "average": "ema"}
+        raise ValueError(f"resume must have states of the same step, got steps {sorted(steps)}")
+    arguments = {
+        "params": "family",
+        "optimizer": "optimizer",
+        "objective": "objective",
+        "average": "ema",
+    }
     for part, argument in arguments.items():
         expected = _form(getattr(fresh, part), int(batched))
         if any(_form(getattr(state, part), 0) != expected for state in states):
-            raise ValueError(f"resume must come from a run like this one, and its {argument} was another")
+            raise ValueError(
+                "resume must come from a run with the same arguments, "
+                f"but its {argument} does not match"
+            )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states) if batched else states[0]
 
 
@@ -90,18 +121,19 @@ def _form(tree: PyTree, batch_axes: int) -> tuple:
 
 
 def require_finite_start(num_bad: Int[Array, " r"]) -> None:
-    """Refuses a target that is NaN or infinite where the untrained family draws, in any of the runs."""
+    """Raises `ValueError` if the target is NaN or infinite at draws of an untrained family."""
     bad = int(jnp.max(num_bad))
     if bad > 0:
         raise ValueError(
-            f"target must be finite where the family starts: its log density or score is NaN or infinite at {bad} of "
-            f"{_CHECKED} draws of the untrained family; start closer (log_var, loc) or check the log density"
+            "target must be finite where the family starts: its log density or score is NaN or "
+            f"infinite at {bad} of {_CHECKED} draws of the untrained family; start closer "
+            "(log_var, loc) or check the log density"
         )
 
 
 @jit
 def count_bad(key: PRNGKeyArray, setup: Setup, params: PyTree) -> Int[Array, ""]:
-    """How many of some draws of the untrained family the target is NaN or infinite at."""
+    """The number of draws of the untrained family at which the target is NaN or infinite."""
     sample_key, rows_key = jax.random.split(key)
     x = setup.family(params).sample(sample_key, _CHECKED)
     target = setup.target.minibatch(rows_key)

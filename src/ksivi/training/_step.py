@@ -18,19 +18,23 @@ from .._core.sharding import has_mesh, platform, platform_of, shard
 from ..families import SemiImplicit, trainable
 from ..objectives import AbstractObjective
 from ..targets import Target, at_step
-from ._advanced import Advanced
+from ._chunk_result import ChunkResult
 
-Optimizer: TypeAlias = Union[optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]]  # noqa: UP007
+Optimizer: TypeAlias = Union[  # noqa: UP007
+    optax.GradientTransformation, Callable[[Scalar], optax.GradientTransformation]
+]
 Records = dict[str, Float[Array, " t"]]
 
 _DRAWN_AHEAD = 2**23
-"""Bytes of randomness drawn at once: enough to fill both cores or the GPU, little enough to stay in cache."""
+"""Bytes of random numbers drawn together: they keep the device busy and fit in the cache."""
 
 
 class TrainState(eqx.Module):
-    """What the next step needs: parameters, the optimiser's and the objective's state, and the average if any.
+    """The state for the next step: parameters, their average if any, and optimiser and objective
+    state.
 
-    `early_ratio` is the Stein ratio of the first steps, NaN before them; trouble is measured against it.
+    `early_ratio` is the Stein ratio of the first steps, and NaN before them. Later ratios are
+    compared with it to find trouble.
     """
 
     step: Int[Array, ""]
@@ -42,7 +46,7 @@ class TrainState(eqx.Module):
 
 
 class Setup(eqx.Module):
-    """What stays the same from step to step.
+    """What does not change from step to step.
 
     With `skip_nonfinite`, a step whose loss or gradient is not finite changes nothing.
     """
@@ -60,10 +64,14 @@ class Setup(eqx.Module):
 
     def transformation(self) -> optax.GradientTransformation:
         optimizer: Any = self.optimizer.value
-        return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(self.learning_rate)
+        return (
+            optimizer
+            if isinstance(optimizer, optax.GradientTransformation)
+            else optimizer(self.learning_rate)
+        )
 
     def draw(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> PyTree:
-        """The randomness of the step that has this key."""
+        """The random numbers of the step with this key."""
         return self.objective.draw(key, target, family.with_normals(fastest_normal(platform())))
 
     def for_run(self, per_run: dict[str, Any]) -> "Setup":
@@ -83,20 +91,26 @@ def all_finite(params: PyTree) -> Bool[Array, ""]:
 
 
 def split_family(family: SemiImplicit) -> tuple[PyTree, PyTree]:
-    """Trained parameters, and the rest."""
+    """The trained parameters, and the rest of the family."""
     return eqx.partition(family, trainable(family))
 
 
 def run_chunk(
-    state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], setup: Setup, shape: tuple[int, int]
-) -> Advanced:
-    """A chunk of steps, of which those from step `limit` on change nothing.
+    state: TrainState,
+    key: PRNGKeyArray,
+    limit: Int[Array, ""],
+    setup: Setup,
+    shape: tuple[int, int],
+) -> ChunkResult:
+    """Runs a chunk of steps. Steps from `limit` on change nothing.
 
-    The randomness of step t comes from `fold_in(key, t)`, so that chunks of any shape make the same run.
+    The random numbers of step t come from `fold_in(key, t)`, so the run does not depend on the
+    shape of its chunks.
 
     **Arguments:**
 
-    - `shape`: blocks in the chunk, and steps in a block, whose randomness is drawn at once.
+    - `shape`: the number of blocks in the chunk, and of steps in a block. The random numbers of a
+        block are drawn together.
     """
 
     def step(state: TrainState, draws: PyTree) -> tuple[TrainState, Records]:
@@ -121,19 +135,20 @@ def run_chunk(
         return lax.scan(step, state, jax.vmap(draw)(first + jnp.arange(shape[1])), unroll=_unroll())
 
     state, records = lax.scan(block, state, state.step + shape[1] * jnp.arange(shape[0]))
-    return Advanced(state, jax.tree.map(jnp.ravel, records), all_finite(state.params))
+    return ChunkResult(state, jax.tree.map(jnp.ravel, records), all_finite(state.params))
 
 
 def bytes_drawn(setup: Setup, params: PyTree) -> int:
-    """The size of a step's randomness."""
+    """The size of the random numbers of a step, in bytes."""
     draw = eqx.filter_eval_shape(setup.draw, jax.random.key(0), setup.target, setup.family(params))
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(draw))
 
 
 def chunk_shape(step_bytes: int, num_steps: int, chunk_size: int) -> tuple[int, int]:
-    """Blocks in a chunk and steps in a block, for equal chunks with as few idle steps at the end as can be."""
+    """Blocks in a chunk and steps in a block: equal chunks with as few idle steps as possible."""
     length, turn = -(-num_steps // -(-num_steps // chunk_size)), _unroll()
-    # Two turns of the loop or more, and whole ones: what is compiled outside it may round differently.
+    # At least two complete turns of the loop: steps compiled outside the loop may round
+    # differently.
     steps = lambda num_blocks: turn * max(2, -(-length // (turn * num_blocks)))  # noqa: E731
     longest_block = max(2 * turn, min(100, _DRAWN_AHEAD // max(1, step_bytes)))
     fewest = -(-length // longest_block)
@@ -142,16 +157,20 @@ def chunk_shape(step_bytes: int, num_steps: int, chunk_size: int) -> tuple[int, 
 
 
 def _unroll() -> int:
-    """Steps in a turn of the loop, which on a GPU costs some µs; four make a program that takes three times as long to
-    compile, and runs no faster."""
+    """Steps in a turn of the loop. A turn costs some µs on a GPU.
+
+    Four steps take three times as long to compile and run no faster.
+    """
     return 1 if platform() == "cpu" else 2
 
 
 def differentiate(
     state: TrainState, draws: PyTree, setup: Setup
 ) -> tuple[PyTree, tuple[tuple[Scalar, dict[str, Scalar]], PyTree]]:
-    """The objective's inner state at this step, and its loss, what it records, and its gradient there."""
-    inner = setup.objective.prepare(state.objective, draws, setup.target, setup.family(state.params), state.step)
+    """The objective's inner state at this step, its loss and records, and the gradient."""
+    inner = setup.objective.prepare(
+        state.objective, draws, setup.target, setup.family(state.params), state.step
+    )
 
     def loss(params: PyTree) -> tuple[Scalar, dict[str, Scalar]]:
         return setup.objective.loss(setup.family(params), inner, draws, setup.target, state.step)
@@ -174,11 +193,23 @@ def train_step(state: TrainState, draws: PyTree, setup: Setup) -> tuple[TrainSta
 
 
 def run_chunks(
-    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], setup: Setup, per_run: dict, shape: tuple[int, int]
-) -> Advanced:
+    state: TrainState,
+    key: PRNGKeyArray,
+    limit: Int[Array, " r"],
+    setup: Setup,
+    per_run: dict,
+    shape: tuple[int, int],
+) -> ChunkResult:
     """`run_chunk` for a batch of runs, which share the setup except for `per_run`."""
-    run = lambda state, key, limit, per_run: run_chunk(state, key, limit, setup.for_run(per_run), shape)  # noqa: E731
-    by_seeds = lambda tree: jax.tree.map(lambda a: shard(a, "seeds") if eqx.is_array(a) else a, tree)  # noqa: E731
+
+    def run(
+        state: TrainState, key: PRNGKeyArray, limit: Int[Array, ""], per_run: dict
+    ) -> ChunkResult:
+        return run_chunk(state, key, limit, setup.for_run(per_run), shape)
+
+    def by_seeds(tree: Any) -> Any:
+        return jax.tree.map(lambda a: shard(a, "seeds") if eqx.is_array(a) else a, tree)
+
     return by_seeds(eqx.filter_vmap(run)(*by_seeds((state, key, limit, per_run))))
 
 
@@ -190,20 +221,31 @@ def run_chunk_of(
     setup: Setup,
     per_run: dict,
     shape: tuple[int, int],
-) -> Advanced:
-    """`run_chunk` for the i-th of a batch of runs."""
-    state, key, limit, per_run = jax.tree.map(lambda a: a[i] if eqx.is_array(a) else a, (state, key, limit, per_run))
+) -> ChunkResult:
+    """`run_chunk` for run i of a batch."""
+    state, key, limit, per_run = jax.tree.map(
+        lambda a: a[i] if eqx.is_array(a) else a, (state, key, limit, per_run)
+    )
     return run_chunk(state, key, limit, setup.for_run(per_run), shape)
 
 
-run_one, run_together, run_together_fast_compile = jit(run_chunk), jit(run_chunks), one_shot(run_chunks)
+run_one, run_together, run_together_fast_compile = (
+    jit(run_chunk),
+    jit(run_chunks),
+    one_shot(run_chunks),
+)
 _run_on_cores = on_cores(run_chunk_of)
 
 
 def run_many(
-    state: TrainState, key: PRNGKeyArray, limit: Int[Array, " r"], setup: Setup, per_run: dict, shape: tuple[int, int]
-) -> Advanced:
-    """`run_chunks`, or on a CPU one thread per run."""
+    state: TrainState,
+    key: PRNGKeyArray,
+    limit: Int[Array, " r"],
+    setup: Setup,
+    per_run: dict,
+    shape: tuple[int, int],
+) -> ChunkResult:
+    """`run_chunks`, or on a CPU one thread per run, which is faster."""
     args = (state, key, limit, setup, per_run, shape)
     on_cpu = platform_of(jax.tree.leaves((state, key))) == "cpu"
     chunks = _run_on_cores(len(key), *args) if on_cpu and not has_mesh() else None
@@ -211,5 +253,5 @@ def run_many(
 
 
 @one_shot
-def _stack(chunks: list[Advanced]) -> Advanced:
+def _stack(chunks: list[ChunkResult]) -> ChunkResult:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *chunks)

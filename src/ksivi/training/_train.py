@@ -1,4 +1,4 @@
-"""`train`: the algorithm as written, nothing added and nothing hidden."""
+"""`train`: minimises an objective exactly as the paper states it."""
 
 import os
 from collections.abc import Sequence
@@ -60,37 +60,43 @@ def train(
 
     **Arguments:**
 
-    - `key`: one key, or a batch of keys to train that many runs at once.
-    - `target`: what to approximate.
-    - `family`: where to start; a function of a key gives each run a start of its own.
-    - `objective`: such as `KSIVI`.
-    - `num_steps`: the step to stop at, counted from the very beginning when resuming.
-    - `optimizer`: any Optax transformation, with its schedules, clipping and groups, or a function that makes one from
-        `learning_rate`; Adam unless given.
-    - `learning_rate`: the number that `optimizer` is a function of; 1e-3 unless given. Keys may have one each.
-    - `ema`: the decay of an exponential moving average of the parameters, from their start on, which the posterior
-        then uses.
-    - `chunk_size`: about how many steps run between looks at the loss. Results do not depend on it.
-    - `callbacks`: called with a `Chunk` after each chunk; one that returns True ends the run.
-    - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
-    - `resume`: the `state` of an earlier `Fit`. With the same key the run equals an unbroken one, on a CPU bit for
-        bit.
-    - `throw`: raise `RuntimeError` when a run diverges, instead of saying so in its status.
-    - `mesh`: several devices, of one process or many, by what they divide: `jax.make_mesh((8,), ("samples",))`, or
-        `"seeds"` for a batch of keys, or `"data"` for the rows of `Target.from_data`, or several of these. Results are
-        those of one device but for the order of sums.
-    - `nonfinite`: what to do at a step whose loss or gradient is NaN or infinite: `"stop"` there, with the last good
-        parameters, or `"skip"` it, which changes nothing but the count in `fit.diagnostics.skipped_steps`; more than
-        5% of a chunk end the run all the same. `fit.diagnostics.not_finite` says what was seen at the step that
-        ended it: which quantity, in which coordinates, at which share of the draws.
-    - `checkpoint`: a folder for snapshots of the run. Where it holds some, the run goes on from the last good one, and
-        ends with the same numbers as if it had never stopped; so the same call again is how to resume. Ctrl-C and
-        SIGTERM leave one of the last whole chunk, and SIGTERM then ends the process with exit code 143. The folder of
-        another run is refused.
-    - `every`: steps between snapshots, a hundredth of `num_steps` unless given.
+    - `key`: one key, or a batch of keys to train one run per key.
+    - `target`: the density to approximate.
+    - `family`: the family to train, from its current parameters. A function of a key gives each run
+        its own start.
+    - `objective`: the loss to minimise, such as `KSIVI`.
+    - `num_steps`: number of training steps, including those of an earlier run that is resumed.
+    - `optimizer`: any Optax transformation, or a function that makes one from `learning_rate`.
+        Default: Adam.
+    - `learning_rate`: the argument of the function `optimizer`; one number, or one per key.
+        Default: 1e-3.
+    - `ema`: the decay of an exponential moving average of the parameters. The posterior then uses
+        the average.
+    - `chunk_size`: approximate number of steps between two looks at the loss. Results do not depend
+        on it.
+    - `callbacks`: each is called with a `Chunk` after every chunk. One that returns True ends the
+        run.
+    - `progress`: whether to show a progress bar. Default: only if stderr is a terminal.
+    - `resume`: the `state` of an earlier `Fit`, or a list with one per key. With the same key, the
+        run equals an uninterrupted one, on a CPU bit for bit.
+    - `throw`: raise `RuntimeError` if a run diverges, instead of reporting it in the status.
+    - `mesh`: several devices, of one or more processes, such as
+        `jax.make_mesh((8,), ("samples",))`. The axis `samples` divides the draws of a step, `seeds`
+        a batch of keys, and `data` the rows of `Target.from_data`. Results are those of one device
+        except for the order of sums.
+    - `nonfinite`: what to do at a step whose loss or gradient is NaN or infinite. `"stop"` ends the
+        run with the last good parameters. `"skip"` leaves the parameters as they are and counts the
+        step in `fit.diagnostics.skipped_steps`; if more than 5% of a chunk are skipped, the run
+        ends. `fit.diagnostics.not_finite` reports which quantity was not finite, in which
+        coordinates, and at which share of the draws.
+    - `checkpoint`: a folder for snapshots of the run. The same call again resumes from the last
+        good one and gives the same result as an uninterrupted run. Ctrl-C and SIGTERM save a
+        snapshot; SIGTERM then ends the process with exit code 143. The folder of a different run
+        raises `ValueError`.
+    - `every`: number of steps between snapshots. Default: a hundredth of `num_steps`.
 
-    With a batch of keys, `target`, `family` and `objective` may be lists with one a key, alike but for their numbers:
-    data sets of one shape, starts, weights. They are trained at once, by one program.
+    With a batch of keys, `target`, `family` and `objective` may be lists with one per key, such as
+    data sets of the same shape. All must have the same structure. One program trains them together.
 
     **Returns:** a `Fit`, or a list of them for a batch of keys.
 
@@ -118,7 +124,7 @@ def train(
             parts = (key, targets, family, objective, optimizer, rate, ema, resume)
             training, start = new_training(*parts, skip_nonfinite=skip)
             done, save = restored(
-                checkpoints, start, training.made_of(key, targets, objective, rate, resume)
+                checkpoints, start, training.arguments(key, targets, objective, rate, resume)
             )
             _require_more_steps(done, num_steps)
             chunk_size = chunk_size if checkpoints is None else min(chunk_size, checkpoints.every)
@@ -134,8 +140,8 @@ def train(
 
 
 def _require_more_steps(progress: Progress, num_steps: int) -> None:
-    has_begun = progress.step > progress.first
-    if num_steps < progress.step + (not has_begun):
+    has_started = progress.step > progress.first
+    if num_steps < progress.step + (not has_started):
         raise ValueError(
             f"num_steps must be more than the {progress.step} steps already done, got {num_steps}"
         )
@@ -146,7 +152,8 @@ def _check_arguments(key, target, family, objective, num_steps, chunk_size) -> P
     for name, part in {"target": target, "family": family, "objective": objective}.items():
         if isinstance(part, list) and key.shape != (len(part),):
             raise ValueError(
-                f"{name} may be a list with one a key: got {len(part)} for keys of shape {key.shape}"
+                f"{name} must be a list with one per key, "
+                f"got {len(part)} for keys of shape {key.shape}"
             )
     for one in target if isinstance(target, list) else [target]:
         if not isinstance(one, Target):
@@ -162,24 +169,25 @@ def _check_arguments(key, target, family, objective, num_steps, chunk_size) -> P
 
 
 def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Scalar] | None]:
-    """The optimiser and its learning rate: one, or a list with one a key."""
+    """The optimiser and its learning rate: one number, or a list with one per key."""
     if isinstance(optimizer, optax.GradientTransformation):
         if rate is not None:
             raise ValueError(
-                f"learning_rate must be unset for an optimizer that has its own, got {rate!r}"
+                f"learning_rate must be unset if optimizer is an Optax transformation, got {rate!r}"
             )
         return optimizer, None
     if optimizer is not None and not callable(optimizer):
         raise ValueError(
-            f"optimizer must be an Optax transformation, such as optax.adam(1e-3), got {optimizer!r}"
+            "optimizer must be an Optax transformation, such as optax.adam(1e-3), "
+            f"got {optimizer!r}"
         )
     rate = as_floats(
-        1e-3 if rate is None else rate, "learning_rate", "one positive number, or one a key"
+        1e-3 if rate is None else rate, "learning_rate", "one positive number, or one per key"
     )
     shape = rate.shape
     if shape not in ((), key.shape):
         raise ValueError(
-            f"learning_rate must be one number, or one for each of the {key.size} keys, got shape {shape}"
+            f"learning_rate must be one number, or one per key ({key.size}), got shape {shape}"
         )
     rates = [as_positive(one, "learning_rate") for one in np.atleast_1d(rate)]
     optimizer = optimizer or optax.adam
@@ -187,7 +195,7 @@ def _check_optimizer(key, optimizer, rate) -> tuple[Optimizer, Scalar | list[Sca
         made = optimizer(rates[0])
     if not isinstance(made, optax.GradientTransformation):
         raise ValueError(
-            f"optimizer must make an Optax transformation from a learning rate, and it made {made!r}"
+            f"optimizer must make an Optax transformation from a learning rate, but made {made!r}"
         )
     return optimizer, rates if shape else rates[0]
 
