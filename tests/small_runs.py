@@ -1,4 +1,7 @@
-"""Small runs of `train`, for the tests of training and of its trouble."""
+"""Small runs of `train`, for the tests of training and of its trouble.
+
+One family and one size of chunk for all of them: a program of another shape takes seconds to compile.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -16,11 +19,11 @@ def gaussian(x):
 
 
 def family(key=KEY, dim=2):
-    return ksivi.SemiImplicit.mlp(key, dim=dim, mixing_dim=2, hidden=(16, 16))
+    return ksivi.SemiImplicit.mlp(key, dim=dim, mixing_dim=3, hidden=(8,))
 
 
 def train(key=KEY, target=None, start=None, objective=None, **options):
-    options = {"num_steps": 60, "optimizer": optax.adam(1e-2), **options}
+    options = {"num_steps": 60, "chunk_size": 20, "optimizer": optax.adam(1e-2), **options}
     target = ksivi.Target(gaussian, dim=2) if target is None else target
     objective = ksivi.KSIVI(num_samples=20) if objective is None else objective
     return ksivi.train(key, target, family() if start is None else start, objective, **options)
