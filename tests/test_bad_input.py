@@ -230,7 +230,7 @@ BAD = {
         r"y must be an array of shape \(n, 2\)",
     ),
     "k": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=5), "k must be less than the 5 samples"),
-    "copies": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=2), "copies of one point"),
+    "copies": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=2), "copies of a point"),
     "one sample": (lambda: ksivi.metrics.ksd(ONES[:1], lambda x: -x), "at least 2 samples"),
     "a banana": (lambda: ksivi.problems.banana("yellow"), "form must be one of"),
     "a diffusion": (lambda: ksivi.problems.diffusion(3), "dim must be a whole number of at least 5"),

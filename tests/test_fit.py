@@ -135,7 +135,7 @@ def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
     ksivi.report.witness_arrows(tmp_path / "f.png", jax.random.key(0), gaussian(), posterior_of(), coordinates=(2, 0))
     assert (tmp_path / "f.png").stat().st_size > 10_000
     for pair in ((0, 3), (1, 1), (0,)):
-        with pytest.raises(ValueError, match="coordinates must be two different ones of 0 to 2"):
+        with pytest.raises(ValueError, match="coordinates must be two different indices from 0 to 2"):
             ksivi.report.witness_arrows(tmp_path / "g.png", KEY, gaussian(), posterior_of(), coordinates=pair)
 
 

@@ -46,7 +46,8 @@ def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Fl
     doubt = moves("importance weights", change, turned, error)
     distance = sliced_distance(draws, weighed.draws, weights)
     if doubt is None and distance > _FAR + error:
-        return f"importance weights move the draws: sliced distance {distance:.2f}, at most {_FAR + error:.2f}"
+        limit = f"at most {_FAR + error:.2f}"
+        return f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
     return doubt
 
 
@@ -97,7 +98,7 @@ def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) ->
     steps = np.concatenate([np.diag(high - low), turned])
     steps = np.concatenate([steps, -steps])
     middle, near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4))
-    # Where a scale grows along the way, the density may rise again from a very low value. That is no mass.
+    # Where a scale grows, the density may rise again from a very low value. That is no mass.
     fine = np.isfinite(near) & np.isfinite(far) & (far > middle - 2 * np.log(1e4))
     slopes = np.full(len(near), -np.inf)
     slopes[fine] = (far[fine] - near[fine]) / np.log(1e2)

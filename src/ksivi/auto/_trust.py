@@ -116,7 +116,7 @@ def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]
 def _compare_runs(
     key: PRNGKeyArray, target: Target, draws: Float[np.ndarray, "n d"], others: Sequence[Posterior]
 ) -> tuple[list[Difference], list[str | None]]:
-    """The differences to the other runs, and a doubt for each that HMC does not bring to the best."""
+    """The differences to the other runs, and doubts about runs that HMC does not unite."""
     apart: list[Difference] = []
     doubts: list[str | None] = []
     for i, other in enumerate(others):

@@ -31,7 +31,7 @@ def read_data(path: Path) -> Data:
         raise ValueError(f"--data: {path} cannot be read: {error}") from error
     for name, values in found.items():
         if np.asarray(values).dtype.kind not in "biuf":
-            raise ValueError(f"--data: {name!r} in {path} must contain only numbers, not null, text or uneven lists")
+            raise ValueError(f"--data: {name!r} in {path} must be numbers, not null, text or uneven lists")
     return found
 
 

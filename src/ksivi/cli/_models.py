@@ -37,7 +37,7 @@ def simulate_of(where: str, data: Path | None) -> Simulate:
     """A simulator of parameters and targets from the prior of a NumPyro model."""
     model = from_module(where)
     if not callable(model) or isinstance(model, Target):
-        raise ValueError(f"{where} must be a NumPyro model, whose prior can be sampled, got {type(model).__name__}")
+        raise ValueError(f"{where} must be a NumPyro model, got {type(model).__name__}")
     given = _arguments(where, model, {} if data is None else read_data(data))
     _of_numpyro(where, model, given)
     return simulate_numpyro(model, **given)

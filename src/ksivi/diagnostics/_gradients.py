@@ -40,7 +40,7 @@ def gradient_variance(
     family = ksivi.SemiImplicit.location_scale(2)
     for estimator in ("vanilla", "u-statistic"):
         objective = ksivi.KSIVI(estimator=estimator, num_samples=20)
-        variance, error = ksivi.diagnostics.gradient_variance(jax.random.key(0), objective, target, family)
+        found = ksivi.diagnostics.gradient_variance(jax.random.key(0), objective, target, family)
     ```
     """
     if not isinstance(objective, AbstractObjective):

@@ -105,7 +105,9 @@ def importance(
         that the weights have lighter tails. The ELBO is then the wider sampler's.
 
     ```python
-    result = ksivi.diagnostics.importance(jax.random.key(2), target, fit.posterior, num_samples=1_000)
+    result = ksivi.diagnostics.importance(
+        jax.random.key(2), target, fit.posterior, num_samples=1_000
+    )
     result.log_evidence, result.log_evidence_error
     ```
     """

@@ -28,7 +28,8 @@ def jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, "
 
     ```python
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(10,))
-    ksivi.diagnostics.jacobian_norms(family.conditional.mean, family.mixing.sample(jax.random.key(1), 50))
+    z = family.mixing.sample(jax.random.key(1), 50)
+    ksivi.diagnostics.jacobian_norms(family.conditional.mean, z)
     ```
     """
     return np.asarray(_jacobian_norms(mean, as_samples(z, "z")))

@@ -66,7 +66,8 @@ def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKerne
         1,000 points of both samples together.
 
     ```python
-    ksivi.metrics.mmd(jax.random.normal(jax.random.key(0), (500, 2)), jax.random.normal(jax.random.key(1), (500, 2)))
+    x, y = jax.random.normal(jax.random.key(0), (2, 500, 2))
+    ksivi.metrics.mmd(x, y)
     ```
     """
     x = as_samples(x, "x")

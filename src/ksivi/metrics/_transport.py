@@ -60,8 +60,9 @@ def wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2) -
     as_count(p, "p")
     if max(len(a), len(b)) > _MOST_POINTS:
         raise ValueError(
-            f"x and y must have at most {_MOST_POINTS:,} points, got {len(a):,} and {len(b):,}: exact transport needs "
-            "quadratic memory and cubic time; use sliced_wasserstein or fewer points"
+            f"x and y must have at most {_MOST_POINTS:,} points, got {len(a):,} and {len(b):,}: "
+            "exact transport needs quadratic memory and cubic time; "
+            "use sliced_wasserstein or fewer points"
         )
     cost = ot.dist(a, b, metric="euclidean") ** p
     return float(ot.emd2([], [], cost, numItermax=_MOST_PIVOTS) ** (1 / p))

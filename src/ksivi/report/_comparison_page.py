@@ -15,10 +15,11 @@ def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
         numbers = [distance, distance / floor, found["seconds"], found["steps"], found["score_evals"]]
         rows.append([name, *(float(number) for number in numbers), found["status"]])
     heads = ["method", "sliced W₂", "in floors", "seconds", "steps", "score evaluations", "status"]
-    words = note(f"The floor, the distance of two true samples, is {floor:.3g}. Click a column's head to sort by it.")
+    words = note(f"The floor (two true samples) is {floor:.3g}. Click a column's head to sort by it.")
     parts = [section("Methods", table(heads, rows), words)]
     if figure is not None:
         shown = base64.b64encode(figure.read_bytes()).decode()
-        image = f'<figure><img alt="draws of every method, and the truth" src="data:image/png;base64,{shown}"></figure>'
+        source = f"data:image/png;base64,{shown}"
+        image = f'<figure><img alt="draws of every method, and the truth" src="{source}"></figure>'
         parts.append(section("Draws", image))
     return page(f"{record['problem']}: a comparison", "\n".join(parts))

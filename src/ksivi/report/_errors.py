@@ -60,7 +60,8 @@ def witness_arrows(
 def _as_pair(coordinates: Sequence[int], dim: int) -> list[int]:
     pair = [int(i) for i in coordinates]
     if len(pair) != 2 or pair[0] == pair[1] or not all(0 <= i < dim for i in pair):
-        raise ValueError(f"coordinates must be two different indices from 0 to {dim - 1}, got {tuple(coordinates)}")
+        expected = f"two different indices from 0 to {dim - 1}"
+        raise ValueError(f"coordinates must be {expected}, got {tuple(coordinates)}")
     return pair
 
 
@@ -91,6 +92,6 @@ def _draw(path, points, centres, arrows, certainty, names) -> None:
     axis.set_ylabel(names[1], fontsize=9)
     dress(axis, "where draws should move")
     figure.supxlabel(
-        "draws in grey; arrows show how far draws should move, by the witness f*, faint where uncertain", fontsize=8
+        "draws in grey; arrows by the witness f* show how far draws should move, faint if uncertain", fontsize=8
     )
     save(figure, path)

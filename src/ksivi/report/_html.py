@@ -19,8 +19,9 @@ def page(title: str, body: str, refresh_s: int | None = None) -> str:
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{again}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{style}</style></head>\n'
-        f"<body><main><h1>{escape(title)}</h1>\n{body}\n</main><script>{script}</script></body></html>\n"
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,">'
+        f"<style>{style}</style></head>\n<body><main><h1>{escape(title)}</h1>\n{body}\n</main>"
+        f"<script>{script}</script></body></html>\n"
     )
 
 
@@ -38,7 +39,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable:
     head = "".join(f"<th{_kind(number)}>{escape(name)}</th>" for name, number in zip(heads, is_number, strict=True))
     body = "".join("<tr>" + "".join(_cell(i, value) for i, value in enumerate(row)) + "</tr>\n" for row in rows)
     kind = ' class="sortable"' if sortable else ""
-    return f'<div class="scroll"><table{kind}><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>'
+    inside = f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
+    return f'<div class="scroll"><table{kind}>{inside}</table></div>'
 
 
 def panels(figures: Sequence[tuple[str, Any]], wide: bool = False) -> str:

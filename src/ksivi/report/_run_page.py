@@ -24,18 +24,18 @@ _WORDS = {
     "not checked": "Not checked: the draws may be wrong.",
 }
 MEANINGS = {
-    "ELBO": "The evidence lower bound of the sampler, and its standard error: log evidence − KL(q‖p).",
-    "log evidence": "log ∫ p(x) dx by importance weights. Close to the ELBO if the sampler is close to the target.",
-    "Pareto k-hat": "How heavy the tail of the importance weights is. Below the limit their averages are reliable.",
-    "effective share": "The effective sample size of the importance weights, as a share of the draws.",
-    "weights move": "How much importance weights change the draws, on average and (at worst). Small is good.",
-    "HMC moves": "How much short HMC chains change the draws. Memory: how much the chains depend on their start.",
+    "ELBO": "The evidence lower bound and its standard error: log evidence − KL(q‖p).",
+    "log evidence": "log ∫ p(x) dx by importance weights. In a good fit it is close to the ELBO.",
+    "Pareto k-hat": "How heavy the tail of the weights is. Below the limit they are reliable.",
+    "effective share": "The effective sample size of the weights, as a share of the draws.",
+    "weights move": "How much importance weights change the draws: average (worst). Small is good.",
+    "HMC moves": "How much HMC changes the draws. Memory: how much it depends on the start.",
     "runs differ": "How much an independent run differs from this one.",
-    "KSD²": "The kernel Stein discrepancy to the target, with a bootstrap band. It does not affect the verdict.",
+    "KSD²": "The kernel Stein discrepancy with a bootstrap band. It does not affect the verdict.",
     "stein ratio": "1 if the draws are as wide as the target, above 1 if they are too wide.",
     "skipped steps": "Training steps that were skipped because they were not finite.",
     "not finite": "What was not finite when the training diverged.",
-    "R-hat": "Rank-normalised split R-hat, the largest of all coordinates. Below 1.01 the chains agree.",
+    "R-hat": "The largest rank-normalised split R-hat. Below 1.01 the chains agree.",
     "effective sample size": "The smallest of all coordinates, in the bulk or in the tails.",
     "divergences": "Divergent transitions of NUTS. There should be none.",
     "acceptance": "The mean acceptance rate after the warm-up.",
@@ -74,7 +74,7 @@ def _curves(history: dict[str, np.ndarray]) -> str:
         (f"{names[name]} along the steps", _curve(history["step"], values, names[name]))
         for name, values in found.items()
     ]
-    words = note("Medians over 50 windows of steps. If the loss still falls at the end, train for more steps.")
+    words = note("Medians over 50 windows. If the loss still falls at the end, train for more steps.")
     return section("Training", panels(shown, wide=True), words) if shown else ""
 
 

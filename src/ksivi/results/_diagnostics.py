@@ -59,7 +59,8 @@ class SampleDifference:
     def __str__(self) -> str:
         shift = f"{self.mean_shift:.2f} ({self.largest_mean_shift:.2f})"
         width = f"{self.width_change:.2f} ({self.largest_width_change:.2f})"
-        return f"means {shift} sd, log widths {width}, tails {self.lower_tail:.1%} and {self.upper_tail:.1%}"
+        tails = f"{self.lower_tail:.1%} and {self.upper_tail:.1%}"
+        return f"means {shift} sd, log widths {width}, tails {tails}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -129,9 +129,7 @@ class Posterior(eqx.Module):
             the target.
         """
         if self.target is None or self.target.model is None:
-            raise ValueError(
-                "predictive needs the model: fit a target that was made from one; a loaded posterior has no model"
-            )
+            raise ValueError("predictive needs the model: fit a target made from one; a loaded posterior has none")
         draw_key, data_key = jax.random.split(as_single_key(key))
         return self.target.model.predictive(data_key, self.draws(draw_key, n), *args, **kwargs)
 
