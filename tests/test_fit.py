@@ -200,7 +200,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     few = ksivi.Recipe(chunk=20)
     monkeypatch.setattr(_module, "examine", stop)
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), num_steps=60, recipe=few, progress=False)
-    assert str(fit.status).startswith("interrupted: stopped by the user after 60 steps of training")
+    assert str(fit.status).startswith("interrupted: stopped by the user after 60 training steps")
     assert not fit.trusted
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)
 
@@ -211,7 +211,7 @@ def test_ctrl_c_in_the_first_chunk_returns_the_start(monkeypatch):
 
     monkeypatch.setattr(ksivi.training.Host, "_chunk", stop)
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), progress=False)
-    assert str(fit.status).startswith("interrupted: stopped by the user after 0 steps of training")
+    assert str(fit.status).startswith("interrupted: stopped by the user after 0 training steps")
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)
 
 

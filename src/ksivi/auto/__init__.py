@@ -1,4 +1,4 @@
-"""`fit`: no tuning."""
+"""`fit`: posterior draws without tuning."""
 
 from ._fit import fit
 from ._recipe import Recipe

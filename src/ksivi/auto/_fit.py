@@ -33,8 +33,10 @@ from ._search import Found, first_starts, search
 from ._start import Start, choose_start
 from ._trust import Findings, examine
 
-_PLAIN_SDS = (0.1, 1.0)
-_ASTRAY = 4.0
+_ORIGIN_SDS = (0.1, 1.0)
+"""Standard deviations of the Gaussians that start at the origin."""
+_MAX_BOUND_GAP = 4.0
+"""Runs whose bound is worse by more nats are not compared."""
 
 
 def fit(
@@ -54,33 +56,40 @@ def fit(
 ) -> Fit[FitDiagnostics]:
     r"""Posterior draws without tuning, and a verdict on them.
 
-    Paths of Rprop and L-BFGS find where the mass may be; Gaussians by batch and match find its scale, and their
-    mixture rough draws where one Gaussian is not enough; a semi-implicit family with σ(z) and an affine layer is fitted
-    to those and then trained on Jeffreys' divergence, in two independent runs, until the bound has settled. Importance
-    weights, chains of HMC that start from the draws, the other run and the modes found at the start then say whether
-    to trust the better one.
+    1. Rprop and L-BFGS search for modes, from several starts. 2. Batch and match fits a Gaussian
+    around each mode. If one Gaussian is not enough, their mixture
+       gives rough draws.
+    3. A semi-implicit family with σ(z) and an affine layer is fitted to the rough draws, and then
+       trained on Jeffreys' divergence in two independent runs, until the bound has settled.
+    4. Checks decide whether to trust the better run: importance weights, HMC chains that start from
+       the draws, the other run, and the modes of step 1.
 
     **Arguments:**
 
-    - `target`: its log density must be known.
-    - `init`: an earlier fit to start from, of this target or one like it, such as the model with less data. Both runs
-        start there, so that their agreement says less; the other checks are made as ever.
-    - `refine`: `"hmc"` or `"importance"`, to have corrected draws in `fit.refined` besides those of the trained
-        sampler: the ends of chains that began at its draws, or its draws resampled by their importance weights.
-    - `num_steps`: at most so many steps of training.
-    - `budget_s`: about how many seconds all of it may take. Where it bites, the result depends on the speed of the
-        machine, and the status says so. The search, a first chunk of steps and the checks are never left out.
-    - `progress`: whether to draw a progress bar; when unset, if stderr is a terminal.
-    - `callbacks`: called with a `Chunk` after every few hundred steps of training; one that returns True ends it, as
-        Ctrl-C does.
-    - `recipe`: other settings than the default ones.
-    - `mesh`: several devices, as for `train`: its axis `seeds` divides the runs, and `data` the rows.
-    - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The search is made again when the
-        same call resumes, and comes to the same end; with `budget_s` that is as far as clocks allow.
+    - `target`: a target with log-density values.
+    - `init`: an earlier fit to start from, of this or a similar target, such as the same model with
+        less data. Both runs start there, so their agreement is weaker evidence. The other checks
+        are the same.
+    - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
+        from draws of the trained sampler. `"importance"`: its draws, resampled by their importance
+        weights.
+    - `num_steps`: maximum number of training steps.
+    - `budget_s`: approximate limit in seconds. If it ends the training, the result depends on the
+        speed of the machine, and the status says so. The search, a first chunk of steps and the
+        checks always run.
+    - `progress`: whether to show a progress bar. Default: only if stderr is a terminal.
+    - `callbacks`: each is called with a `Chunk` after every few hundred training steps. One that
+        returns True ends the training, as Ctrl-C does.
+    - `recipe`: the settings, if not the default ones.
+    - `mesh`: several devices, as for `train`. The axis `seeds` divides the runs, and `data` the
+        rows.
+    - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The same call
+        again repeats the search and resumes the training. The result is the same, except that
+        `budget_s` depends on the clock.
 
-    **Returns:** a `Fit`. `fit.trusted` is True when nothing speaks against the draws; the status has the reason. Ctrl-C
-    ends the training and returns what there is, unexamined and not trusted. `cost` has all the seconds, and the steps
-    and score evaluations of the training alone.
+    **Returns:** a `Fit`. `fit.trusted` is True if the draws passed all checks; `fit.status` has the
+    reason. Ctrl-C ends the training and returns the current draws, unchecked and not trusted.
+    `fit.cost` has the total seconds, and the steps and score evaluations of the training only.
 
     ```python
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
@@ -99,12 +108,24 @@ def fit(
     if num_steps is not None:
         recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
-    checkpoints = as_checkpoints(checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s})
+    checkpoints = as_checkpoints(
+        checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s}
+    )
     require_callbacks(callbacks)
     bar = ProgressBar("fit") if show_progress(progress) else None
     try:
         with handle_sigterm(checkpoint is not None), use_mesh(require_threads(as_mesh(mesh))):
-            fit = _fit(key, with_sharded_rows(target), earlier, refine, recipe, budget, bar, callbacks, checkpoints)
+            fit = _fit(
+                key,
+                with_sharded_rows(target),
+                earlier,
+                refine,
+                recipe,
+                budget,
+                bar,
+                callbacks,
+                checkpoints,
+            )
         return gathered(fit)
     finally:
         if bar is not None:
@@ -124,24 +145,26 @@ def _fit(
 ) -> Fit[FitDiagnostics]:
     began, target = time.perf_counter(), target.unwhitened()
     start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
-    _say(bar, "fit: search")
+    _show_stage(bar, "fit: search")
     start, gaussians = _find_start(start_key, target, recipe)
-    # The checks take about as long as the search did.
+    # The checks take about as long as the search.
     deadline = began + budget - (time.perf_counter() - began)
-    _say(bar, "fit: training")
+    _show_stage(bar, "fit: training")
     if init is None:
         view, families = start.target, new_families(family_key, start, recipe)
     else:
         view, families = init.view(target), [init.family] * recipe.num_runs  # type: ignore[list-item]
     fewest = recipe.fewest_steps(is_gaussian=start.draws is None)
     watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]
-    fits, ending = train_runs(train_key, view, families, recipe, fewest, deadline, watching, checkpoints)
+    fits, ending = train_runs(
+        train_key, view, families, recipe, fewest, deadline, watching, checkpoints
+    )
     best = dataclasses.replace(fits[0], cost=_cost(fits, began))
     if best.status.kind == "interrupted":
         return _interrupted(best)
     try:
-        _say(bar, "fit: checks")
-        findings = examine(examine_key, target, best.posterior, _rivals(fits), gaussians)
+        _show_stage(bar, "fit: checks")
+        findings = examine(examine_key, target, best.posterior, _runs_to_compare(fits), gaussians)
     except KeyboardInterrupt:
         return _interrupted(best)
     best = dataclasses.replace(best, cost=_cost(fits, began))
@@ -152,24 +175,29 @@ def _fit(
 
 
 def _cost(fits: list[Fit], began: float) -> Cost:
-    """All seconds, and what the training of all runs took."""
+    """The total seconds, and the steps and score evaluations of the training."""
     evals = sum(fit.cost.score_evals for fit in fits)
     return Cost(time.perf_counter() - began, fits[0].cost.steps, evals)
 
 
-def _rivals(fits: list[Fit]) -> list[Posterior]:
-    """The other runs, but for those astray: a good fit to a mode with 2% of the mass is at most 4 nats below."""
+def _runs_to_compare(fits: list[Fit]) -> list[Posterior]:
+    """The other runs, except those with a much worse bound.
+
+    The bound of a good fit to a mode with 2% of the mass is worse by at most 4 nats.
+    """
     best = final_bound(fits[0])
-    return [fit.posterior for fit in fits[1:] if final_bound(fit) < best + _ASTRAY]
+    return [fit.posterior for fit in fits[1:] if final_bound(fit) < best + _MAX_BOUND_GAP]
 
 
 def _interrupted(fit: Fit) -> Fit[FitDiagnostics]:
-    reason = f"stopped by the user after {fit.cost.steps:,} steps of training; the draws are not examined"
+    reason = (
+        f"stopped by the user after {fit.cost.steps:,} training steps; the draws were not checked"
+    )
     diagnostics = FitDiagnostics(training=fit.diagnostics)
     return dataclasses.replace(fit, status=Status("interrupted", reason), diagnostics=diagnostics)
 
 
-def _say(bar: ProgressBar | None, stage: str) -> None:
+def _show_stage(bar: ProgressBar | None, stage: str) -> None:
     if bar is not None:
         bar.stage(stage)
 
@@ -178,13 +206,17 @@ def _require_density(target: Target) -> None:
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
     if not target.has_log_density:
-        raise ValueError("fit needs log-density values, but this target has only a score: use ksivi.train")
+        raise ValueError(
+            "fit needs log-density values, but this target has only a score: use ksivi.train"
+        )
 
 
 def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
     posterior = init.posterior if isinstance(init, Fit) else init
     if not isinstance(posterior, Posterior) or not posterior.family.has_density:
-        raise ValueError(f"init must be an earlier fit with a trained sampler, got {type(init).__name__}")
+        raise ValueError(
+            f"init must be an earlier fit with a trained sampler, got {type(init).__name__}"
+        )
     if posterior.dim != target.dim:
         raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")
     return posterior
@@ -199,33 +231,40 @@ def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Star
     start = choose_start(choose_key, target, gaussians)
     if start is None:
         raise RuntimeError(
-            "fit found no Gaussian whose draws all have a finite log density: it is not finite near the origin, or is "
-            "0 or NaN beside its mass; write the model on an unconstrained scale"
+            "fit found no Gaussian whose draws all have a finite log density. It must be "
+            "finite near the origin and everywhere around the mass; write the model on an "
+            "unconstrained scale"
         )
     return start, gaussians
 
 
 def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit[FitDiagnostics]:
-    """The fit with its verdict: trusted where there is no doubt, else not trusted, with all doubts for a reason."""
+    """The fit with its verdict. It is trusted if there are no doubts; the status lists them."""
     doubts, steps = list(findings.doubts), f"{best.cost.steps:,} steps"
     if best.status.kind == "diverged":
         doubts.insert(0, f"training diverged: {best.status.reason}")
     ends = {
         "settled": f"the bound settled after {steps}",
-        "steps": f"ran {steps}, after which the bound may still fall",
-        "time": f"ran {steps}, as many as {budget:g} s allow on this machine; on another one the result differs",
+        "steps": f"ran {steps}; the bound may not have settled",
+        "time": f"ran {steps}, as many as {budget:g} s allow on this machine; "
+        "the result differs on other machines",
     }
     status = Status("converged" if ending == "settled" else "step limit", ends[ending])
     if doubts:
-        status = Status("not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]]))
+        status = Status(
+            "not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]])
+        )
     diagnostics = dataclasses.replace(findings.diagnostics, training=best.diagnostics)
     return dataclasses.replace(best, status=status, trusted=not doubts, diagnostics=diagnostics)
 
 
 def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-    """Where Gaussians start, and how wide: ends of paths, points early on some, and the origin."""
+    """Means and standard deviations to start Gaussians from.
+
+    The means are the ends of the paths, early points of some paths, and the origin.
+    """
     num, dim = found.points.shape
     ends = jnp.where(jnp.isfinite(found.log_densities)[:, None], found.points, 0)
-    plain = jnp.zeros((len(_PLAIN_SDS), dim), ends.dtype)
-    points = jnp.concatenate([ends, found.early[: num // 2], plain])
-    return points, jnp.asarray([LOCAL_SD] * (num + num // 2) + list(_PLAIN_SDS), ends.dtype)
+    origin = jnp.zeros((len(_ORIGIN_SDS), dim), ends.dtype)
+    points = jnp.concatenate([ends, found.early[: num // 2], origin])
+    return points, jnp.asarray([LOCAL_SD] * (num + num // 2) + list(_ORIGIN_SDS), ends.dtype)

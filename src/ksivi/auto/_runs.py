@@ -1,4 +1,4 @@
-"""Independent runs of one recipe: fitted to rough draws, trained until the bound has settled, cooled down."""
+"""Independent runs: fitted to rough draws, trained until the bound has settled, then cooled."""
 
 import dataclasses
 import functools
@@ -32,18 +32,20 @@ from ._start import Start
 from ._stopping import cooling_rates, has_settled
 
 Ending = Literal["settled", "steps", "time"]
-"""What ended the training at the full rate."""
+"""What ended the training at the full learning rate."""
 
 
 def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiImplicit]:
-    """One for each run, fitted to the rough draws where there are some."""
+    """One family per run, fitted to the rough draws if there are any."""
     family_key, fit_key = jax.random.split(key)
     is_gaussian, keys = start.draws is None, jax.random.split(family_key, recipe.num_runs)
     families = [_new_family(recipe, one, start.target.dim, is_gaussian) for one in keys]
     if start.draws is None or recipe.num_pretraining == 0:
         return families
     objective = recipe.first_objective(start.draws)
-    fits = _cooled(fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining)
+    fits = _train_cooling(
+        fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining
+    )
     return [one.posterior.family for one in fits]  # type: ignore[misc]
 
 
@@ -62,17 +64,24 @@ def train_runs(
     callbacks: Sequence[Callback] = (),
     checkpoints: Checkpoints | None = None,
 ) -> tuple[list[Fit], Ending]:
-    """Chunks at the full rate until the bound has settled or time is up, then cooling; the better fits come first.
+    """Trains the runs and returns their fits, best first.
+
+    The learning rate is constant until the bound has settled or the time is over, and then
+    decreases.
 
     **Arguments:**
 
-    - `fewest_steps`: before the bound may count as settled.
-    - `deadline`: by `time.perf_counter`, for the end of the cooling.
-    - `callbacks`: are called after every chunk.
-    - `checkpoints`: where the training goes on from, and leaves snapshots.
+    - `fewest_steps`: minimum number of steps before the bound can count as settled.
+    - `deadline`: latest end of the cooling, as `time.perf_counter`.
+    - `callbacks`: called after every chunk.
+    - `checkpoints`: the snapshots to resume from, and to write.
     """
-    training, progress = _new_training(key, target, families, recipe.objective(target.dim), recipe.learning_rate)
-    arguments = training.arguments(_keys(key, families), target, training.setup.objective, progress.rate, None)
+    training, progress = _new_training(
+        key, target, families, recipe.objective(target.dim), recipe.learning_rate
+    )
+    arguments = training.arguments(
+        _keys(key, families), target, training.setup.objective, progress.rate, None
+    )
     progress, save = restored(checkpoints, progress, arguments)
     schedule = Schedule(recipe, fewest_steps, deadline)
     progress, ending = schedule.train(Host(training, save), progress, callbacks)
@@ -84,7 +93,7 @@ def train_runs(
 class Schedule:
     """Chunks at the full learning rate until the bound has settled, then cooling.
 
-    A run from a checkpoint is ahead of `step`. What it recorded leads it through the decisions that it has made.
+    A run that resumes from a checkpoint repeats its earlier decisions, from its records.
     """
 
     recipe: Recipe
@@ -95,12 +104,18 @@ class Schedule:
     def chunk(self) -> int:
         return min(self.recipe.chunk, -(-self.recipe.max_steps // 3))
 
-    def train(self, host: Host, progress: Progress, callbacks: Sequence[Callback]) -> tuple[Progress, Ending]:
-        progress, step, ending = self._at_full_rate(host, progress, _expecting(callbacks, self.recipe.max_steps))
+    def train(
+        self, host: Host, progress: Progress, callbacks: Sequence[Callback]
+    ) -> tuple[Progress, Ending]:
+        progress, step, ending = self._at_full_rate(
+            host, progress, _with_total_steps(callbacks, self.recipe.max_steps)
+        )
         ending = progress.memo.get("ending", ending)
-        if _can_go_on(progress, step):  # a run that the user ended goes on at the full rate when it is resumed
-            progress = progress.replace(memo=progress.memo | {"ending": ending, "cooling_from": step})
-        return self._cooled(host, progress, step, callbacks), ending
+        if _can_continue(progress, step):  # a run that the user stopped resumes at the full rate
+            progress = progress.replace(
+                memo=progress.memo | {"ending": ending, "cooling_from": step}
+            )
+        return self._cool(host, progress, step, callbacks), ending
 
     def _at_full_rate(
         self, host: Host, progress: Progress, callbacks: Sequence[Callback]
@@ -108,44 +123,54 @@ class Schedule:
         chunk, rate, slowest = self.chunk, self.recipe.learning_rate, 0.0
         step, ending = 0, "steps"
         most = progress.memo.get("cooling_from", self.recipe.max_steps * 2 // 3)
-        while ending == "steps" and _can_go_on(progress, step) and step + chunk <= most:
+        while ending == "steps" and _can_continue(progress, step) and step + chunk <= most:
             began, is_compiled = time.perf_counter(), step > 0
-            if is_compiled and self.deadline - began < slowest * (1 + _num_cooling(step + chunk, chunk)):
+            if is_compiled and self.deadline - began < slowest * (
+                1 + _num_cooling(step + chunk, chunk)
+            ):
                 return progress, step, "time"
             step += chunk
-            progress = _advanced(host, progress, step, chunk, rate, callbacks)
+            progress = _advance(host, progress, step, chunk, rate, callbacks)
             slowest = max(slowest, time.perf_counter() - began) if is_compiled else 0.0
             ending = "settled" if _has_settled(progress, step, self.fewest_steps) else "steps"
         return progress, step, ending  # type: ignore[return-value]
 
-    def _cooled(self, host: Host, progress: Progress, step: int, callbacks: Sequence[Callback]) -> Progress:
+    def _cool(
+        self, host: Host, progress: Progress, step: int, callbacks: Sequence[Callback]
+    ) -> Progress:
         num_cooling = _num_cooling(step, self.chunk)
-        callbacks = _expecting(callbacks, step + num_cooling * self.chunk)
+        callbacks = _with_total_steps(callbacks, step + num_cooling * self.chunk)
         for rate in cooling_rates(self.recipe.learning_rate, num_cooling):
             step += self.chunk
-            progress = _advanced(host, progress, step, self.chunk, rate, callbacks)
+            progress = _advance(host, progress, step, self.chunk, rate, callbacks)
         return progress
 
 
 def final_bound(fit: Fit) -> float:
-    """SIVI's bound over the last steps; a run that diverged, or has none, comes last."""
+    """The mean of SIVI's bound over the last steps; infinite for a run that diverged."""
     losses = fit.history.get("bound", np.zeros(0))[-500:]
-    return float("inf") if fit.status.kind == "diverged" or not len(losses) else float(np.nanmean(losses))
+    return (
+        float("inf")
+        if fit.status.kind == "diverged" or not len(losses)
+        else float(np.nanmean(losses))
+    )
 
 
 def _has_settled(progress: Progress, step: int, fewest_steps: int) -> bool:
-    healthy = [i for i, trouble in enumerate(progress.troubles) if trouble is None or trouble.step >= step]
-    if not healthy or not _can_go_on(progress, step):
+    healthy = [
+        i for i, trouble in enumerate(progress.troubles) if trouble is None or trouble.step >= step
+    ]
+    if not healthy or not _can_continue(progress, step):
         return False
     return has_settled(progress.recorded("bound")[healthy, :step], fewest_steps)
 
 
 def _num_cooling(step: int, chunk: int) -> int:
-    """Chunks of cooling after so many steps: half as many again."""
+    """The number of cooling chunks after `step` steps: half as many as before."""
     return max(1, step // chunk // 2)
 
 
-def _cooled(
+def _train_cooling(
     key: PRNGKeyArray,
     target: Target,
     families: list[SemiImplicit],
@@ -153,45 +178,59 @@ def _cooled(
     rate: float,
     num_steps: int,
 ) -> list[Fit]:
-    """Runs of so many steps, with a rate that falls to 0 in ten stages. Ctrl-C is passed on."""
+    """Trains for `num_steps`, with a learning rate that decreases to 0 in ten stages.
+
+    Raises `KeyboardInterrupt` if the user stops it.
+    """
     training, progress = _new_training(key, target, families, objective, rate)
     host, chunk = Host(training), -(-num_steps // 10)
     for i, one in enumerate(cooling_rates(rate, -(-num_steps // chunk))):
-        progress = _advanced(host, progress, (i + 1) * chunk, chunk, one)
+        progress = _advance(host, progress, (i + 1) * chunk, chunk, one)
     if progress.ending is not None:
         raise KeyboardInterrupt
     return fits_of(training, progress)
 
 
 def _new_training(
-    key: PRNGKeyArray, target: Target, families: list[SemiImplicit], objective: AbstractObjective, rate: float
+    key: PRNGKeyArray,
+    target: Target,
+    families: list[SemiImplicit],
+    objective: AbstractObjective,
+    rate: float,
 ) -> tuple[Training, Progress]:
     options = {"fast_compile": True, "skip_nonfinite": True}
-    return new_training(_keys(key, families), target, families, objective, optimizer, jnp.asarray(rate), **options)
+    return new_training(
+        _keys(key, families), target, families, objective, optimizer, jnp.asarray(rate), **options
+    )
 
 
 def _keys(key: PRNGKeyArray, families: list[SemiImplicit]) -> PRNGKeyArray:
     return jax.random.split(key, len(families))
 
 
-def _advanced(
-    host: Host, progress: Progress, until: int, chunk: int, rate: float, callbacks: Sequence[Callback] = ()
+def _advance(
+    host: Host,
+    progress: Progress,
+    until: int,
+    chunk: int,
+    rate: float,
+    callbacks: Sequence[Callback] = (),
 ) -> Progress:
-    """Up to this step at this rate, unless the runs are past it, or the user or trouble has ended them."""
-    if progress.step > until or not _can_go_on(progress, progress.step):
+    """Advances the runs up to a step at a learning rate, if they are not past it and not ended."""
+    if progress.step > until or not _can_continue(progress, progress.step):
         return progress
     at_rate = progress.at_rate(jnp.asarray(rate, jnp.result_type(float)))
     return host.until(at_rate, until, chunk, callbacks)
 
 
-def _can_go_on(progress: Progress, step: int) -> bool:
-    """Whether any run was well at this step, and nobody has ended them."""
-    well = any(trouble is None or trouble.step >= step for trouble in progress.troubles)
-    return well and progress.ending is None
+def _can_continue(progress: Progress, step: int) -> bool:
+    """Whether any run had no trouble up to this step, and the runs were not stopped."""
+    is_healthy = any(trouble is None or trouble.step >= step for trouble in progress.troubles)
+    return is_healthy and progress.ending is None
 
 
-def _expecting(callbacks: Sequence[Callback], num_steps: int) -> list[Callback]:
-    """The callbacks, shown every chunk as a part of so many steps."""
+def _with_total_steps(callbacks: Sequence[Callback], num_steps: int) -> list[Callback]:
+    """The callbacks, with `num_steps` as the total number of steps."""
     return [functools.partial(_show, one, num_steps) for one in callbacks]
 
 

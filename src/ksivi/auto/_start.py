@@ -1,4 +1,4 @@
-"""From Gaussians to a start: coordinates, and rough draws where one Gaussian is not enough."""
+"""The start of the training: coordinates, and rough draws if one Gaussian is not enough."""
 
 import dataclasses
 
@@ -12,22 +12,23 @@ from ..diagnostics import log_mean_weight, truncated_weights
 from ..targets import Target
 from ._gaussians import Gaussians, log_gaussian
 
-_WORTH_MORE = 0.1
-"""Nats by which a mixture must beat its best Gaussian to be started from."""
-_DRAWS, _KEPT = 300, 3_000
-_FEWEST_A_DIMENSION = 10
-"""Effective draws a dimension, below which weighted draws say nothing about a shape."""
+_MIN_GAIN = 0.1
+"""The mixture is used if it beats its best Gaussian by more than this, in nats."""
+_DRAWS_PER_GAUSSIAN, _ROUGH_DRAWS = 300, 3_000
+_MIN_ESS_PER_DIM = 10
+"""With fewer effective draws per dimension, weighted draws do not show the shape."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Coordinates to train in, and rough draws of the target there, where one Gaussian is not enough.
+    """Coordinates for the training, and rough draws of the target if one Gaussian is not enough.
 
     **Attributes:**
 
-    - `target`: the target, whitened.
-    - `draws`: importance-resampled draws of a mixture of Gaussians, in the whitened coordinates.
-    - `elbo`, `log_evidence`: of the best Gaussian, and of the mixture.
+    - `target`: the target in whitened coordinates.
+    - `draws`: draws of a mixture of Gaussians, resampled by importance weights, in these
+        coordinates.
+    - `elbo`, `log_evidence`: ELBO of the best Gaussian, and log evidence by the mixture.
     """
 
     target: Target
@@ -37,7 +38,7 @@ class Start:
 
 
 def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Start | None:
-    """The best Gaussian's coordinates, or those of a mixture of all that count; None where there is no usable one."""
+    """A start from the best Gaussian, or from the mixture of all; None if no Gaussian is usable."""
     usable = gaussians.usable()
     if not len(usable.elbos):
         return None
@@ -47,10 +48,12 @@ def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Sta
     weights, log_evidence = truncated_weights(log_weights), log_mean_weight(log_weights)
     elbo = float(usable.elbos[best])
     effective = 1 / np.sum(weights**2)
-    if log_evidence - elbo < _WORTH_MORE or effective < _FEWEST_A_DIMENSION * target.dim:
-        return Start(target.whitened(usable.means[best], usable.roots[best]), None, elbo, log_evidence)
+    if log_evidence - elbo < _MIN_GAIN or effective < _MIN_ESS_PER_DIM * target.dim:
+        return Start(
+            target.whitened(usable.means[best], usable.roots[best]), None, elbo, log_evidence
+        )
     loc, root = _moments(x, weights)
-    chosen = np.asarray(_choose(choose_key, weights))
+    chosen = np.asarray(_resample(choose_key, weights))
     u = np.linalg.solve(root, (x[chosen] - loc).T).T
     dtype = usable.means.dtype
     whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
@@ -59,18 +62,22 @@ def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Sta
 
 @one_shot
 def _weigh(key: PRNGKeyArray, target: Target, gaussians: Gaussians):
-    """Draws of every Gaussian, and their log weights under the equal mixture of all."""
-    xi = jax.random.normal(key, (len(gaussians.means), _DRAWS, target.dim), gaussians.means.dtype)
+    """Draws of every Gaussian, and their log weights under the mixture with equal weights."""
+    xi = jax.random.normal(
+        key, (len(gaussians.means), _DRAWS_PER_GAUSSIAN, target.dim), gaussians.means.dtype
+    )
     x = gaussians.means[:, None] + jnp.einsum("mnd,med->mne", xi, gaussians.roots)
     x = x.reshape(-1, target.dim)
-    log_q = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(gaussians.means, gaussians.roots)
+    log_q = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(
+        gaussians.means, gaussians.roots
+    )
     log_q = jax.nn.logsumexp(log_q, axis=0) - jnp.log(len(gaussians.means))
     return x, jax.vmap(target.log_density)(x) - log_q
 
 
 @one_shot
-def _choose(key: PRNGKeyArray, weights: Float[np.ndarray, " n"]) -> Int[Array, " m"]:
-    return jax.random.choice(key, len(weights), (_KEPT,), p=jnp.asarray(weights))
+def _resample(key: PRNGKeyArray, weights: Float[np.ndarray, " n"]) -> Int[Array, " m"]:
+    return jax.random.choice(key, len(weights), (_ROUGH_DRAWS,), p=jnp.asarray(weights))
 
 
 def _moments(x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"]):

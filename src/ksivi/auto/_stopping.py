@@ -1,4 +1,4 @@
-"""When to stop: once the bound surely changes no more than a little."""
+"""When to stop the training: when the bound has settled."""
 
 import math
 
@@ -6,26 +6,27 @@ import numpy as np
 from jaxtyping import Float
 
 _TOLERANCE = 0.02
-"""Nats that the bound may still change over one window."""
+"""Maximum change of the bound over one window, in nats."""
 _CERTAINTY = 2.0
-"""Standard errors by which a change must be ruled out."""
+"""Number of standard errors by which a larger change must be excluded."""
 
 
 def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
-    r"""Whether a larger change than the tolerance is ruled out, for every run.
+    r"""Whether a change above the tolerance is excluded, for every run.
 
-    The last third of the steps is compared with the third before,
+    The last third of the steps is compared with the third before it,
 
-        |change| + 2 standard errors < tolerance,   change = mean of the last third − mean of the one before,
+        |change| + 2 standard errors < tolerance,   change = mean of the last third − mean of the
+        one before,
 
-    so that noise alone never stops a run: it makes the windows longer until the question can be answered. A bound
-    that is flat from the start, as for a Gaussian target, is settled after the fewest steps. One that rises is not:
-    the family is still spreading to where the target is.
+    so that noise alone never stops a run: with more noise, longer windows are needed. A bound that
+    is flat from the start, as for a Gaussian target, has settled after the minimum number of steps.
+    A bound that rises has not: the family is still spreading.
 
     **Arguments:**
 
-    - `losses`: a row a run; NaN where no step was taken.
-    - `fewest`: steps before which nothing is settled.
+    - `losses`: one row per run; NaN where no step was taken.
+    - `fewest`: minimum number of steps.
     """
     num_steps = losses.shape[1]
     window = num_steps // 3
@@ -38,5 +39,7 @@ def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
 
 
 def cooling_rates(rate: float, num_chunks: int) -> list[float]:
-    """Learning rates of the last chunks: half a cosine from `rate` down towards 0."""
-    return [rate * 0.5 * (1 + math.cos(math.pi * (i + 0.5) / num_chunks)) for i in range(num_chunks)]
+    """The learning rates of the last chunks: half a cosine from `rate` towards 0."""
+    return [
+        rate * 0.5 * (1 + math.cos(math.pi * (i + 0.5) / num_chunks)) for i in range(num_chunks)
+    ]
