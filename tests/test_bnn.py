@@ -1,4 +1,5 @@
-"""Bayesian neural networks: rows and their splits, densities, scores, hyper-parameters, a start near the data."""
+"""Bayesian neural networks: rows and their splits, densities, scores, hyper-parameters, a start
+near the data."""
 
 import equinox as eqx
 import jax
@@ -52,7 +53,8 @@ def test_random_splits_are_other_splits_of_the_same_rows():
 
 @pytest.mark.parametrize("noise", ["paper", "released"])
 def test_density_from_its_definition(noise, x64):
-    """Against NumPy, with a constant column; the paper's γ is of y in original units, the released code's is not."""
+    """Against NumPy, with a constant column; the paper's γ is of y in original units, the released
+    code's is not."""
     problem = bnn(ROWS, split=3, hyper=HYPER, noise=noise, batch_size=None)
     train, _, _ = split_rows(ROWS, 3)
     x, y = normalise(train.x, train.x), normalise(train.y, train.y)
@@ -147,7 +149,8 @@ def test_hyper_parameters_of_particles(x64):
 
 @pytest.mark.slow
 def test_svgd_finds_hyper_parameters_like_the_authors(data, monkeypatch):
-    """Their log γ of boston within 0.2; log λ rises by the 2,000 steps of 1e-3 from where its 20 particles start."""
+    """Their log γ of boston within 0.2; log λ rises by the 2,000 steps of 1e-3 from where its 20
+    particles start."""
     monkeypatch.setenv("KSIVI_DATA", str(data))
     problem = bnn("boston")
     assert problem.target.dim == 751

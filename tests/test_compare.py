@@ -89,7 +89,7 @@ def test_where_nuts_gives_no_truth_there_is_no_comparison(tmp_path):
         (["diffusion", "--dim", "2"], "--dim must be a whole number of at least 5"),
         (["nowhere.py:f", "--dim", "2"], "with a file that exists"),
         (["nowhere.py:f"], "--dim must be the dimension of nowhere.py:f, got none"),
-        (["banana", "--out", "/dev/null/x"], "--out must be a folder that can be written"),
+        (["banana", "--out", "/dev/null/x"], "--out must be a writable folder"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path, monkeypatch, capsys):
@@ -134,7 +134,8 @@ def test_every_method_has_a_plan_for_every_kind_of_problem(name, preset, dim):
 
 
 def test_the_demo_is_a_preset_of_the_table():
-    """KSIVI with 15,000 steps of 100 samples, a rate that falls from 2e-3 to 0, and annealing where it is needed."""
+    """KSIVI with 15,000 steps of 100 samples, a rate that falls from 2e-3 to 0, and annealing where
+    it is needed."""
     for name, kernel, annealed in (
         ("banana", "gaussian", False),
         ("multimodal", "imq", True),

@@ -16,7 +16,8 @@ ROWS = "1.0 2.0 3.0\n4.0\t5.0 6.0\n"
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    """A file on a server of this machine, an empty cache, no data folder; gives a way to state its checksum."""
+    """A file on a server of this machine, an empty cache, no data folder; gives a way to state its
+    checksum."""
     pytest.importorskip("pooch")
     (tmp_path / "remote").mkdir()
     (tmp_path / "remote" / "data.txt").write_text(ROWS)
@@ -55,7 +56,7 @@ def test_a_download_is_checked_and_kept(served, tmp_path):
 def test_a_download_of_other_bytes_is_refused_and_not_kept(served, tmp_path):
     served("0" * 64)
     with pytest.raises(
-        ValueError, match=r"could not be downloaded .*hash.* set KSIVI_DATA=folder with uci/boston\.txt"
+        ValueError, match=r"could not be downloaded .*hash.* set KSIVI_DATA to a folder that has uci/boston\.txt"
     ):
         data_files.locate("uci/boston.txt")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
@@ -87,7 +88,9 @@ def test_without_pooch_the_extra_is_named(monkeypatch, tmp_path):
 
 def test_a_file_that_cannot_be_had_says_where_to_put_it(monkeypatch):
     monkeypatch.delenv("KSIVI_DATA", raising=False)
-    with pytest.raises(ValueError, match=r"set KSIVI_DATA=folder with waveform\.data: 21 features and a class"):
+    with pytest.raises(
+        ValueError, match=r"set KSIVI_DATA to a folder that has waveform\.data: 21 features and a class"
+    ):
         data_files.locate("waveform.data")
     with pytest.raises(ValueError, match=r"name must be one of .*uci/boston\.txt, .* got 'iris\.txt'"):
         data_files.locate("iris.txt")

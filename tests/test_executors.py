@@ -1,4 +1,5 @@
-"""Executors: the same tasks here and on a Dask cluster, whose workers are killed; and their options."""
+"""Executors: the same tasks here and on a Dask cluster, whose workers are killed; and their
+options."""
 
 import dataclasses
 import os
@@ -9,14 +10,14 @@ import threading
 import time
 
 import jax
-import ksivi_paper as paper
 import pytest
-from ksivi_paper.cells import ProblemSpec
-from ksivi_paper.training import Training
 
+import ksivi_paper as paper
 from ksivi import comparison, problems
 from ksivi.comparison import TrainingPlan
 from ksivi.executors import Dask, Local, send_modules_of
+from ksivi_paper.cells import ProblemSpec
+from ksivi_paper.training import Training
 
 for package in ("distributed", "typer", "ot"):
     pytest.importorskip(package)
@@ -50,7 +51,8 @@ def tiny(kind, name, **options):
 
 
 def grid(log):
-    """60 learning rates; one cell in the middle has another network, whose compilation takes seconds."""
+    """60 learning rates; one cell in the middle has another network, whose compilation takes
+    seconds."""
     plans = [TINY.replace(hidden=(9,)) if i == 30 else TINY for i in range(60)]
     return [
         Watched("toys", f"rate-{i}", ProblemSpec.of("multimodal"), plan, 1, (rate,), measured=("kl-few",), log=str(log))
@@ -72,7 +74,8 @@ def kill_the_worker_of(name, log, killed):
 
 @pytest.mark.slow
 def test_a_killed_worker_loses_no_cell_and_doubles_none(tmp_path, monkeypatch, capsys):
-    """60 cells on 2 workers, one of them killed while it trains the 31st: 60 records, each written once."""
+    """60 cells on 2 workers, one of them killed while it trains the 31st: 60 records, each written
+    once."""
     from ksivi.cli import app
 
     log, killed, written = tmp_path / "log", [], []
@@ -201,7 +204,8 @@ def test_an_error_in_a_task_is_raised(cluster):
 
 @pytest.mark.slow
 def test_workers_without_the_users_files_run_their_log_density(cluster, tmp_path):
-    """A file with a neighbour that it imports; both go with the task, and bars hear of every chunk."""
+    """A file with a neighbour that it imports; both go with the task, and bars hear of every
+    chunk."""
     (tmp_path / "own_scale.py").write_text("scale = 2.0\n")
     (tmp_path / "own_model.py").write_text(
         "import jax.numpy as jnp\nimport own_scale\n\n\ndef f(x):\n    return -jnp.sum(x**2) / own_scale.scale\n"

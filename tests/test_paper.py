@@ -7,17 +7,17 @@ import sys
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import ksivi_paper as paper
 import numpy as np
 import pytest
+
+import ksivi_paper as paper
+from ksivi.comparison import TrainingPlan, training_plan
 from ksivi_paper.cells import ProblemSpec
 from ksivi_paper.estimators import Estimators
 from ksivi_paper.measures import floors, measuring_key, rounded
 from ksivi_paper.networks import SampledNetworks, Setup, TrainedNetworks
 from ksivi_paper.records import make_record
 from ksivi_paper.training import Sampling, Training
-
-from ksivi.comparison import TrainingPlan, training_plan
 
 TINY = TrainingPlan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
 
@@ -182,7 +182,8 @@ def test_ctrl_c_leaves_nothing_that_looks_finished(tmp_path, monkeypatch, kind):
 
 @pytest.mark.slow
 def test_a_run_without_a_finite_number_does_not_lose_the_others():
-    """Draws that are all outside the box, and a family of NaN: None beside the numbers of the other runs."""
+    """Draws that are all outside the box, and a family of NaN: None beside the numbers of the other
+    runs."""
     cell = Training(
         "student-t", "t", ProblemSpec.of("student-t"), TINY, 2, measured=("boxed-few", "kl-few", "sliced-w2-few")
     )

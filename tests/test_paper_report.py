@@ -1,4 +1,5 @@
-"""The report of the paper's experiments: from records alone, the same every time, and honest about what is missing."""
+"""The report of the paper's experiments: from records alone, the same every time, and honest about
+what is missing."""
 
 import json
 import re

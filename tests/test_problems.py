@@ -106,7 +106,8 @@ def test_the_authors_observations_are_known():
 
 @pytest.mark.parametrize("sizes", [(16, 17), (31, 3, 20, 2), (5, 1, 15, 1000)])
 def test_normal_numbers_are_those_of_pytorch(sizes):
-    """Blocks of 16, tails that are drawn anew, and the odd number that short calls keep for the next."""
+    """Blocks of 16, tails that are drawn anew, and the odd number that short calls keep for the
+    next."""
     torch = pytest.importorskip("torch")
     from ksivi.problems._torch_normals import TorchNormals
 

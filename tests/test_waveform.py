@@ -1,7 +1,8 @@
 """The paper's logistic regression at its own settings, against reference draws of NUTS.
 
-One run proves little: over 128 seeds the distance after 20,000 steps is 0.126 with a spread of 0.015, and that of the
-direct PyTorch translation 0.136 with 0.018 over 39. So four seeds are trained at once.
+One run proves little: over 128 seeds the distance after 20,000 steps is 0.126 with a spread of
+0.015, and that of the direct PyTorch translation 0.136 with 0.018 over 39. So four seeds are
+trained at once.
 """
 
 import jax

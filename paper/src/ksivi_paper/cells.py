@@ -1,4 +1,5 @@
-"""Cells. A cell is one entry of the paper's tables and figures: what to train, and what to measure."""
+"""Cells. A cell is one entry of the paper's tables and figures: what to train, and what to
+measure."""
 
 import abc
 import dataclasses
@@ -17,7 +18,8 @@ from ksivi.results import Fit, Posterior, archive
 REDRAWS = 10
 _TRUTH_SEED = 2024
 _SPEC_VERSION = 2
-"""Raise it when the code changes the result of a spec. All cells are then trained and measured again."""
+"""Raise it when the code changes the result of a spec. All cells are then trained and measured
+again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +66,8 @@ class TrainedRuns(eqx.Module):
     - `status`: the status of each run.
     - `losses`: for each run, mean losses over intervals of steps.
     - `seconds`: wall-clock time, including compilation.
-    - `seconds_a_step`: time of one step of all runs of a batch together. For trained families it excludes compilation.
+    - `seconds_a_step`: time of one step of all runs of a batch together. For trained families it
+        excludes compilation.
     - `device`: the device, and the version of JAX.
     - `notes`: anything else that a cell keeps, as JSON.
     """
@@ -79,12 +82,16 @@ class TrainedRuns(eqx.Module):
     notes: str = "{}"
 
     def __reduce__(self) -> tuple:
-        """Sent to other processes in the format of saved files, without the targets and their code."""
+        """Sent to other processes in the format of saved files, without the targets and their
+        code."""
         return archive.unpack, (archive.pack(self),)
 
 
 class Cell(abc.ABC):
-    """One cell. Subclasses are frozen dataclasses of plain values, and these values are the spec."""
+    """One cell.
+
+    Subclasses are frozen dataclasses of plain values, and these values are the spec.
+    """
 
     experiment: str
     name: str
@@ -105,12 +112,18 @@ class Cell(abc.ABC):
 
     @property
     def training_spec(self) -> dict[str, Any]:
-        """Everything that decides the result of training. A change of the measures needs no new training."""
+        """Everything that decides the result of training.
+
+        A change of the measures needs no new training.
+        """
         return {name: value for name, value in self.spec.items() if name not in ("measured", "at_end", "shown")}
 
 
 def finished(fits: list[Fit]) -> list[Fit]:
-    """The fits. Raises `KeyboardInterrupt` if Ctrl-C ended one of them, because that fit is not complete."""
+    """The fits.
+
+    Raises `KeyboardInterrupt` if Ctrl-C ended one of them, because that fit is not complete.
+    """
     if any(fit.status.kind == "interrupted" for fit in fits):
         raise KeyboardInterrupt
     return fits

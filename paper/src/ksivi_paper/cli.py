@@ -49,9 +49,9 @@ def run(
 ) -> None:
     """Run experiments. Finished cells are kept, so the same command continues an interrupted run.
 
-    Data are read from the folder KSIVI_DATA, or downloaded. A cell that cannot run does not stop the others: it is
-    listed at the end, and the exit code is 2. With --executor dask, several cells run in parallel, and only this
-    process writes records.
+    Data are read from the folder KSIVI_DATA, or downloaded. A cell that cannot run does not stop
+    the others: it is listed at the end, and the exit code is 2. With --executor dask, several cells
+    run in parallel, and only this process writes records.
 
     \b
     Examples: ksivi paper run all --preset smoke
@@ -98,7 +98,8 @@ def report(
     out: Out = Path("results"),
     readme: Annotated[Path | None, typer.Option(help="A Markdown file whose headline table to update as well.")] = None,
 ) -> None:
-    """Write the tables and figures from the records: OUT/paper.md, and OUT/smoke.md after a smoke run."""
+    """Write the tables and figures from the records: OUT/paper.md, and OUT/smoke.md after a smoke
+    run."""
     import ksivi_paper as paper
 
     folders = {preset: paper.Folder(out / preset) for preset in paper.PRESETS}

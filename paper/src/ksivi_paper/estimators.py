@@ -29,7 +29,8 @@ class Estimators(Cell):
 
     **Attributes:**
 
-    - `bandwidth`: "fixed" at the median of the first draws, which makes the estimators unbiased, or "median".
+    - `bandwidth`: "fixed" at the median of the first draws, which makes the estimators unbiased, or
+        "median".
     - `sizes`: the values of N.
     - `repeats`: the number of gradients for each N.
     """

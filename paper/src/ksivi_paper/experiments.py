@@ -1,7 +1,8 @@
 """The paper's experiments: the cells of each, in two presets.
 
-"paper" has the paper's iterations and seeds. "smoke" has the same cells with a small fraction of the work, fewer
-dimensions and no data to download. It shows that everything runs; its numbers mean nothing.
+"paper" has the paper's iterations and seeds. "smoke" has the same cells with a small fraction of
+the work, fewer dimensions and no data to download. It shows that everything runs; its numbers mean
+nothing.
 """
 
 import dataclasses
@@ -22,7 +23,8 @@ DIMS = (50, 100, 200)
 NETWORK_WEIGHTS = (0.01, 1.0, 10.0)
 NETWORK_RATES = (1e-5, 1e-4, 2e-4, 5e-4, 1e-3)
 NETWORK_STEP_SIZES = (1e-7, 1e-6, 1e-5, 2e-5, 4e-5, 5e-5, 1e-4)
-"""Step sizes of SGLD. The last four are the paper's; most chains diverge there, unless the likelihood is tempered."""
+"""Step sizes of SGLD. The last four are the paper's; most chains diverge there, unless the
+likelihood is tempered."""
 UCI = ("boston", "concrete", "power", "wine", "yacht", "protein")
 
 
@@ -47,7 +49,8 @@ def toys(preset: str) -> list[Cell]:
 
 
 def waveform(preset: str) -> list[Cell]:
-    """Marginals, correlations, the table of step sizes, and the distances of SGLD and MALA to NUTS."""
+    """Marginals, correlations, the table of step sizes, and the distances of SGLD and MALA to
+    NUTS."""
     problem = ProblemSpec.of("waveform", data="authors" if preset == "paper" else "generated")
 
     def cell(name: str, plan: TrainingPlan, **options) -> Training:
@@ -92,9 +95,11 @@ def smoothness(preset: str) -> list[Cell]:
 
 
 def diffusion(preset: str) -> list[Cell]:
-    """Trajectories, the table of sliced distances, training times and losses, for the released and the paper's drift.
+    """Trajectories, the table of sliced distances, training times and losses, for the released and
+    the paper's drift.
 
-    UIVI takes as long as all other methods together. It runs with the released drift only, like the paper's numbers.
+    UIVI takes as long as all other methods together. It runs with the released drift only, like the
+    paper's numbers.
     """
     cells: list[Cell] = []
     for dim in DIMS if preset == "paper" else DIMS[:1]:
@@ -111,7 +116,8 @@ def diffusion(preset: str) -> list[Cell]:
 
 
 def student_t(preset: str) -> list[Cell]:
-    """Heavy tails: MIED, KSDD, and KSIVI with two kernels, with and without the two fixes of the released code."""
+    """Heavy tails: MIED, KSDD, and KSIVI with two kernels, with and without the two fixes of the
+    released code."""
     problem, plan = ProblemSpec.of("student-t"), _paper_plan("ksivi", "student-t", 2)
     plain = plan.replace(log_density_weight=None, log_density_share=None, inverse_covariance=False)
     plans = {
@@ -132,7 +138,8 @@ def student_t(preset: str) -> list[Cell]:
 
 
 def networks(preset: str) -> list[Cell]:
-    """Six regressions: the released split in both forms, and ten random splits in the paper's form."""
+    """Six regressions: the released split in both forms, and ten random splits in the paper's
+    form."""
     forms = (("released", "paper"), ("released", "released"), ("random", "paper"))
     if preset == "smoke":
         setups = [Setup("friedman", splits, form, 10) for splits, form in forms[::2]]
@@ -155,7 +162,8 @@ def _network(setup: Setup, method: TrainedMethod) -> TrainedNetworks:
     )
     name = f"{setup.data}-{setup.splits}-{setup.form}-{method}"
     ours = method in OURS
-    # As in the released code, both batches of samples share a minibatch. With one each, half of the runs diverge.
+    # As in the released code, both batches of samples share a minibatch. With one each, half of the
+    # runs diverge.
     cell = TrainedNetworks("bnn", name, setup, 10, plan.replace(shared_rows=ours), NETWORK_RATES)
     if method == "sivi-sm":
         # Runs of SIVI-SM that diverge do so late, so settings are chosen at the end.
@@ -164,7 +172,8 @@ def _network(setup: Setup, method: TrainedMethod) -> TrainedNetworks:
 
 
 def _variants(setup: Setup) -> list[Cell]:
-    """KSIVI on the released split: as in the released code, or with one minibatch for each batch of samples."""
+    """KSIVI on the released split: as in the released code, or with one minibatch for each batch of
+    samples."""
     cell = _network(setup, "ksivi")
     if setup.form == "released":
         return [_as_released(cell)]
@@ -173,7 +182,8 @@ def _variants(setup: Setup) -> list[Cell]:
 
 
 def _as_released(cell: TrainedNetworks) -> TrainedNetworks:
-    """The settings of the released code, with no choice: its learning rate, its weight, its pretraining."""
+    """The settings of the released code, with no choice: its learning rate, its weight, its
+    pretraining."""
     weight = 1.0 if cell.setup.data in ("yacht", "wine") else 0.01
     fixed = {"learning_rates": (1e-3,), "weights": (weight,), "pretrained_on": "dev"}
     return dataclasses.replace(cell, name=f"{cell.name}-as-released", **fixed)  # type: ignore[arg-type]

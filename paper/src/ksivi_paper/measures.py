@@ -48,7 +48,10 @@ def measure(names: Sequence[str], problem: ProblemSpec, posterior: Posterior) ->
 
 @functools.cache
 def floors(names: tuple[str, ...], problem: ProblemSpec) -> Numbers:
-    """The same measures of other draws of the truth. No method can be expected to be below these numbers."""
+    """The same measures of other draws of the truth.
+
+    No method can be expected to be below these numbers.
+    """
     others = DrawSource(lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference)
     return _measure(measuring_key(1), names, problem, others)
 
@@ -97,7 +100,8 @@ def _mmd(redraws: int, key: Array, problem: ProblemSpec, source: DrawSource) -> 
 
 
 def _boxed(redraws: int, n: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
-    """Optimal transport at squared cost inside boxes, n draws against 10 n of the truth: mean over redraws.
+    """Optimal transport at squared cost inside boxes, n draws against 10 n of the truth: mean over
+    redraws.
 
     Points outside a box do not count, so the share of draws inside is reported as well.
     """
@@ -172,7 +176,8 @@ def _band(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
 
 
 def _smoothness(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
-    """For random z: ‖∂μ/∂φ‖ at every snapshot, and the Lipschitz estimate of ∂μ/∂φ between neighbouring snapshots."""
+    """For random z: ‖∂μ/∂φ‖ at every snapshot, and the Lipschitz estimate of ∂μ/∂φ between
+    neighbouring snapshots."""
     means = [_family(posterior).conditional.mean for posterior in snapshots]
     z = _family(snapshots[0]).mixing.sample(measuring_key(2), 200)
     return {
@@ -198,7 +203,8 @@ SHOWN: dict[str, Callable[[ProblemSpec, list[Posterior]], dict[str, Any]]] = {
 
 
 def rounded(values: Any, digits: int = _DIGITS) -> Any:
-    """Nested lists of numbers with this many significant digits; None for numbers that are not finite."""
+    """Nested lists of numbers with this many significant digits; None for numbers that are not
+    finite."""
     array = np.asarray(values, np.float64)
     return _round_list(array.tolist(), digits)
 

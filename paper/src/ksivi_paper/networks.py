@@ -1,4 +1,5 @@
-"""Cells for Bayesian neural networks. Settings are chosen on development rows, and ten runs are scored on test rows."""
+"""Cells for Bayesian neural networks. Settings are chosen on development rows, and ten runs are
+scored on test rows."""
 
 import abc
 import dataclasses
@@ -41,8 +42,9 @@ class Setup:
 
     - `data`: the name of a data set.
     - `splits`: "released" for one split for all runs, or "random" for one split per run.
-    - `form`: "paper" has hyper-parameters from SVGD, and the noise in the right units. "released" has the
-        hyper-parameters that the authors stored, and their noise, which tempers the likelihood.
+    - `form`: "paper" has hyper-parameters from SVGD, and the noise in the right units. "released"
+        has the hyper-parameters that the authors stored, and their noise, which tempers the
+        likelihood.
     - `hyper_steps`: the number of steps of SVGD.
     """
 
@@ -131,14 +133,17 @@ class _Networks(Cell):
 
 @dataclasses.dataclass(frozen=True)
 class TrainedNetworks(_Networks):
-    """A pretrained semi-implicit family. Learning rate and regularisation are chosen on the development rows.
+    """A pretrained semi-implicit family. Learning rate and regularisation are chosen on the
+    development rows.
 
     **Attributes:**
 
-    - `learning_rates`, `weights`: the candidates. The weights are those of the log density in KSIVI's loss.
+    - `learning_rates`, `weights`: the candidates. The weights are those of the log density in
+        KSIVI's loss.
     - `choosing_steps`: the number of steps before the choice.
     - `pretraining`: steps on the squared error of the mean prediction.
-    - `pretrained_on`: "train", or "dev" as in the released code. With "dev", the development error says little.
+    - `pretrained_on`: "train", or "dev" as in the released code. With "dev", the development error
+        says little.
     """
 
     plan: TrainingPlan
@@ -207,7 +212,8 @@ def _best(tried: list[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class SampledNetworks(_Networks):
-    """100 chains of SGLD with a step size chosen on the development rows, or 100 particles of SVGD."""
+    """100 chains of SGLD with a step size chosen on the development rows, or 100 particles of
+    SVGD."""
 
     method: str
     num_steps: int
@@ -243,7 +249,8 @@ def _some_rows(problem: BNN) -> tuple[Array, Array]:
 
 
 def _dev_error(problem: BNN, fit: Fit) -> float:
-    """The RMSE on the development rows; infinite for a run that diverged, even if its last good parameters fit."""
+    """The RMSE on the development rows; infinite for a run that diverged, even if its last good
+    parameters fit."""
     if fit.status.kind == "diverged":
         return np.inf
     return _scores(problem.dev_scores, _draw(fit.posterior))["rmse"]

@@ -1,4 +1,4 @@
-"""The paper's own numbers, to stand beside ours. Every one is from its tables and text."""
+"""The numbers of the paper, from its tables and text."""
 
 MALA_SGLD_KL = 0.0289
 
@@ -8,7 +8,8 @@ STEP_SIZES = {
     ("ksivi", 10_000): (1.5196, 0.6863, 0.1509, 0.1064, 0.6059),
     ("ksivi", 20_000): (1.2600, 0.1120, 0.0965, 0.2628, 0.3186),
 }
-"""Sliced Wasserstein distance on the waveform regression, by learning rate 1e-5, 1e-4, 1e-3, 5e-3, 8e-3."""
+"""Sliced Wasserstein distance on waveform, at the learning rates 1e-5, 1e-4, 1e-3, 5e-3 and
+8e-3."""
 
 DIFFUSION = {
     "sivi": (0.1266, 0.0981, 0.0756),
@@ -57,4 +58,4 @@ BNN_NLL = {
     "yacht": {"sivi": 1.721, "sivi-sm": 1.432, "sgld": 2.873, "ksivi": 1.752},
     "protein": {"sivi": 2.967, "sivi-sm": 3.047, "sgld": 2.984, "ksivi": 3.034},
 }
-"""Test scores, means of ten runs. The paper's column for KSIVI's u-statistic repeats its column for SGLD."""
+"""Test scores: means of ten runs. The paper's column for the u-statistic repeats that for SGLD."""

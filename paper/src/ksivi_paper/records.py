@@ -1,4 +1,5 @@
-"""Records: one JSON file per cell, written when the cell is finished and never changed; and trained runs."""
+"""Records: one JSON file per cell, written when the cell is finished and never changed; and trained
+runs."""
 
 import json
 import os
@@ -38,7 +39,10 @@ class Folder:
             return None
 
     def keep(self, cell: Cell, runs: TrainedRuns) -> None:
-        """Saves trained runs. The spec is written last, so a file without a spec is not complete."""
+        """Saves trained runs.
+
+        The spec is written last, so a file without a spec is not complete.
+        """
         path = self._path(cell, "trained", "safetensors")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.with_suffix(".json").unlink(missing_ok=True)

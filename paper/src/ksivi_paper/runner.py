@@ -16,7 +16,8 @@ _ERRORS = (ValueError, ImportError, RuntimeError, OSError)
 
 @dataclasses.dataclass(frozen=True)
 class CellOutcome:
-    """How a cell ended. `state` is "kept" (from before), "trained", "measured", "not trained" or "could not run: …"."""
+    """How a cell ended. `state` is "kept" (from before), "trained", "measured", "not trained" or
+    "could not run: …"."""
 
     cell: Cell
     state: str
@@ -38,10 +39,12 @@ def run_cells(
 
     **Arguments:**
 
-    - `train`, `measure`: whether to train, and whether to measure. Only training needs an accelerator, so the two can
-        be done on different machines. With `train=False`, cells that are not trained yet are skipped.
+    - `train`, `measure`: whether to train, and whether to measure. Only training needs an
+        accelerator, so the two can be done on different machines. With `train=False`, cells that
+        are not trained yet are skipped.
     - `on_end`: called after each cell.
-    - `executor`: where cells run. Default: in this process. Only this process reads and writes files.
+    - `executor`: where cells run. Default: in this process. Only this process reads and writes
+        files.
     """
     outcomes: list[CellOutcome] = []
 

@@ -173,7 +173,8 @@ class _Snapshots:
 
 
 def _thinned_losses(fits: list[Fit], num_steps: int):
-    """Mean losses over `_POINTS` intervals of the steps, with NaN after the end of a run that ended early."""
+    """Mean losses over `_POINTS` intervals of the steps, with NaN after the end of a run that ended
+    early."""
     losses = np.full((len(fits), num_steps), np.nan)
     for row, fit in zip(losses, fits, strict=True):
         values = fit.history["loss"][-num_steps:]

@@ -1,6 +1,7 @@
 """The command line: one file per command. Results go to stdout, everything else to stderr.
 
-Another package adds a command with an entry point in the group `ksivi.commands` that names a `typer.Typer`:
+Another package adds a command with an entry point in the group `ksivi.commands` that names a
+`typer.Typer`:
 
 ```toml
 [project.entry-points."ksivi.commands"]
@@ -59,7 +60,10 @@ for _command in (fit, resume, sample, report, calibrate, demo, compare):
 
 
 def _add_plugins() -> None:
-    """Adds the commands of other packages. One that cannot be imported costs a line on stderr, and nothing else."""
+    """Adds the commands of other packages.
+
+    One that cannot be imported costs a line on stderr, and nothing else.
+    """
     for plugin in entry_points(group="ksivi.commands"):
         try:
             command = plugin.load()

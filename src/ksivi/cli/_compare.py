@@ -35,9 +35,9 @@ def compare(
 ) -> None:
     """Run several methods on one problem, and measure the distance of their draws to the truth.
 
-    The truth comes from an exact sampler, if there is one, and otherwise from NUTS, whose draws are cached on disk. If
-    the draws of NUTS fail its checks, there is no comparison, and the exit code is 3. A method that fails is a result:
-    the table shows its status.
+    The truth comes from an exact sampler, if there is one, and otherwise from NUTS, whose draws are
+    cached on disk. If the draws of NUTS fail its checks, there is no comparison, and the exit code
+    is 3. A method that fails is a result: the table shows its status.
 
     Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
 

@@ -1,4 +1,5 @@
-"""Methods side by side on one problem: the table of their settings, and the distances of their draws to the truth."""
+"""Methods side by side on one problem: the table of their settings, and the distances of their
+draws to the truth."""
 
 from ._compare import MethodResult as MethodResult
 from ._compare import Truth, compare, know_truth

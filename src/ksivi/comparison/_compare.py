@@ -16,19 +16,21 @@ from ..executors import Executor, Local, Lost
 from ..metrics import sliced_wasserstein
 from ..problems import AbstractProblem
 from ..results import Cost, Posterior, Status
-from ..training import Callback, Chunk, told_to_stop
+from ..training import Callback, Chunk, stop_requested
 from ._table import METHODS, PRESETS, plan_for
 
 _NUM_COMPARED = 1_000
 _REDRAWS = 5
-"""Distances are means over this many pairs of samples. One pair alone is noisy, most of all with heavy tails."""
+"""Distances are means over this many pairs of samples. One pair alone is noisy, most of all with
+heavy tails."""
 
 Blocks = Float[Array, "r n d"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Truth:
-    """Blocks of draws of the truth, and the floor: mean and sd of the sliced W₂ between such blocks."""
+    """Blocks of draws of the truth, and the floor: mean and sd of the sliced W₂ between such
+    blocks."""
 
     blocks: Blocks
     floor: float
@@ -37,7 +39,8 @@ class Truth:
 
 @dataclasses.dataclass(frozen=True)
 class MethodResult:
-    """The result of one method: its status and cost, some draws (None if it could not run), and their distance."""
+    """The result of one method: its status and cost, some draws (None if it could not run), and
+    their distance."""
 
     name: str
     status: Status
@@ -47,7 +50,10 @@ class MethodResult:
 
 
 def know_truth(key: PRNGKeyArray, problem: AbstractProblem, redraws: int = _REDRAWS) -> Truth:
-    """Draws of the truth, and the distances between such draws. No method can be expected to have a smaller one."""
+    """Draws of the truth, and the distances between such draws.
+
+    No method can be expected to have a smaller one.
+    """
     draw_key, metric_key = jax.random.split(as_single_key(key))
     blocks = problem.reference(draw_key, redraws * _NUM_COMPARED).reshape(redraws, _NUM_COMPARED, -1)
     floors = sliced_distances(metric_key, jnp.roll(blocks, 1, axis=0), blocks)
@@ -79,18 +85,20 @@ def compare(
     callbacks: Callable[[str], Sequence[Callback]] = lambda name: (),
     executor: Executor | None = None,
 ) -> Iterator[MethodResult]:
-    """Runs methods on a problem, and yields the result of each when it ends. Stops after an interrupted method.
+    """Runs methods on a problem, and yields the result of each when it ends. Stops after an
+    interrupted method.
 
     **Arguments:**
 
     - `methods`: names from `METHODS`.
     - `preset`: "short", "demo", or "paper" for the paper's settings.
-    - `callbacks`: a function from the name of a method to the callbacks of its run. The callbacks see the progress but
-        no posteriors, because the run may be in another process. A callback can stop only a run in this process.
+    - `callbacks`: a function from the name of a method to the callbacks of its run. The callbacks
+        see the progress but no posteriors, because the run may be in another process. A callback
+        can stop only a run in this process.
     - `executor`: where methods run. Default: in this process, one after another.
     """
     as_choice(preset, "preset", PRESETS)
-    listen = lambda name, chunk: told_to_stop(callbacks(name), chunk)  # noqa: E731
+    listen = lambda name, chunk: stop_requested(callbacks(name), chunk)  # noqa: E731
     task = _MethodTask(key, problem, truth, preset)
     with closing((executor or Local()).run(task, methods, listen)) as results:
         for name, result in results:
@@ -110,7 +118,8 @@ class _MethodTask:
     preset: str
 
     def __call__(self, name: str, report: Callable[[Chunk], Any]) -> Iterator[MethodResult]:
-        # The key of a method depends on its name, so its result does not depend on the other methods.
+        # The key of a method depends on its name, so its result does not depend on the other
+        # methods.
         run_key, draw_key, metric_key = jax.random.split(jax.random.fold_in(self.key, METHODS.index(name)), 3)
         watch = lambda chunk: report(dataclasses.replace(chunk, posteriors=_no_posteriors))  # noqa: E731
         try:

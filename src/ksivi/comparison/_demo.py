@@ -1,4 +1,5 @@
-"""The demonstration behind `ksivi demo`: KSIVI on the paper's three toys, with the preset "demo"."""
+"""The demonstration behind `ksivi demo`: KSIVI on the paper's three toys, with the preset
+"demo"."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
-"""All settings of a run as plain values, so that a run can be compared, varied and written to a file."""
+"""All settings of a run as plain values, so that a run can be compared, varied and written to a
+file."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -32,19 +33,22 @@ SAMPLERS: dict[str, tuple[type[AbstractMethod], str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class TrainingPlan:
-    """All settings of the training of a semi-implicit family. Only the target and the key are missing.
+    """All settings of the training of a semi-implicit family. Only the target and the key are
+    missing.
 
     **Attributes:**
 
     - `annealed`: whether to use the paper's annealing, over the first half of the steps.
     - `learning_rate`: Adam's learning rate for μ.
     - `scale_rate`: the learning rate for σ, as a multiple of `learning_rate`.
-    - `decay_every`: the learning rate is multiplied by 0.9 after this many steps. None: it follows a cosine to 0.
+    - `decay_every`: the learning rate is multiplied by 0.9 after this many steps. None: it follows
+        a cosine to 0.
     - `clip`: the largest norm of a gradient; larger gradients are scaled down to it.
     - `ema`: decay of the moving average of the parameters that the posterior uses.
     - `kernel`, `log_density_weight`, `inverse_covariance`, `shared_rows`: of KSIVI.
     - `detached`: whether no gradient flows through KSIVI's median bandwidth.
-    - `log_density_share`: the share of the steps after which KSIVI's `log_density_weight` has fallen to 0.
+    - `log_density_share`: the share of the steps after which KSIVI's `log_density_weight` has
+        fallen to 0.
     - `num_mixing`: K of SIVI.
     - `critic_hidden`, `critic_rate`, `critic_warm_up`: of SIVI-SM's critic.
     - `score_term`: whether SIVI-SM has its decaying extra term.

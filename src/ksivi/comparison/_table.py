@@ -15,12 +15,14 @@ _PARTICLES = "svgd ksdd mied"
 _FEW_STEPS = "short demo"
 _ANY = "*"
 
-# One row: problems, presets, methods, settings. All rows that match apply, and later rows override earlier ones.
-# A problem is matched by its name or by its size: small (up to 5 dimensions), medium (up to 30) or large.
+# One row: problems, presets, methods, settings. All rows that match apply, and later rows override
+# earlier ones. A problem is matched by its name or by its size: small (up to 5 dimensions), medium
+# (up to 30) or large.
 #
-# "paper" has the settings of the paper, and those of its released code where the paper states none. Exceptions: MALA
-# and NUTS adapt their step size, chains start where the problem says, and SIVI-SM's σ has a larger rate on "medium".
-# "short" takes fewer steps and samples, with a larger rate that falls to 0. "demo" is "short" with more steps of KSIVI.
+# "paper" has the settings of the paper, and those of its released code where the paper states none.
+# Exceptions: MALA and NUTS adapt their step size, chains start where the problem says, and
+# SIVI-SM's σ has a larger rate on "medium". "short" takes fewer steps and samples, with a larger
+# rate that falls to 0. "demo" is "short" with more steps of KSIVI.
 _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     # --- trained families: the paper's settings by size
     ("small", _ANY, _TRAINED, {"num_samples": 500, "num_steps": 50_000, "mixing_dim": 3, "hidden": (50, 50)}),
@@ -31,8 +33,8 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("medium", _ANY, "ksivi-u", {"log_var": -2.0, "num_steps": 40_000}),
     ("medium", _ANY, "sivi", {"learning_rate": 1e-2, "scale_rate": 0.1}),
     ("medium", _ANY, "sivi-sm", {"score_term": True, "min_log_var": 2 * math.log(0.05)}),
-    # From σ = 1 SIVI-SM moves far away before it returns, and the slower σ shrinks, the later it returns. At the rate
-    # of μ, 20,000 steps are too few for log σ².
+    # From σ = 1 SIVI-SM moves far away before it returns, and the slower σ shrinks, the later it
+    # returns. At the rate of μ, 20,000 steps are too few for log σ².
     ("medium", _ANY, "sivi-sm", {"scale_rate": 5.0}),
     ("large", _ANY, _TRAINED, {"num_samples": 128, "num_steps": 100_000, "mixing_dim": 100, "hidden": (128, 128)}),
     ("large", _ANY, _TRAINED, {"log_var": -2.0, "min_log_var": -12.0, "b2": 0.99, "decay_every": 10_000}),
@@ -43,7 +45,8 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("banana", _ANY, _TRAINED, {"log_var": -1.386}),
     ("multimodal", _ANY, _TRAINED, {"annealed": True, "kernel": "imq", "detached": True}),
     ("student-t", _ANY, _TRAINED, {"annealed": True}),
-    # Under a kernel that ignores distant pairs, draws with heavy tails run away. The released code's remedy:
+    # Under a kernel that ignores distant pairs, draws with heavy tails run away. The released
+    # code's remedy:
     ("student-t", _ANY, "ksivi ksivi-u", {"kernel": "riesz", "detached": True, "inverse_covariance": True}),
     ("student-t", _ANY, "ksivi ksivi-u", {"log_density_weight": 0.05, "log_density_share": 0.4}),
     # --- trained families: fewer steps
@@ -92,7 +95,8 @@ def plan_for(method: str, problem: AbstractProblem, preset: str) -> Plan:
 
 
 def training_plan(method: TrainedMethod, problem: str, dim: int, preset: str) -> TrainingPlan:
-    """The plan of a method that trains a semi-implicit family, for the problem of this name and dimension."""
+    """The plan of a method that trains a semi-implicit family, for the problem of this name and
+    dimension."""
     return TrainingPlan(method, **_settings(method, problem, dim, preset))
 
 

@@ -24,10 +24,12 @@ _JOIN_S = 10.0
 
 
 class Dask(Executor):
-    """Runs tasks on a Dask cluster, one task per worker. If a worker dies, its task runs again on another worker.
+    """Runs tasks on a Dask cluster, one task per worker. If a worker dies, its task runs again on
+    another worker.
 
-    When a worker dies, Dask blames all tasks in its queue. So no task is queued: an item is sent when a worker is free.
-    A task that kills more workers than Dask's setting `allowed-failures` (3) ends as `Lost`.
+    When a worker dies, Dask blames all tasks in its queue. So no task is queued: an item is sent
+    when a worker is free. A task that kills more workers than Dask's setting `allowed-failures` (3)
+    ends as `Lost`.
 
     **Arguments:**
 
@@ -69,7 +71,8 @@ class Dask(Executor):
         running: set[Any] = set()
         try:
             while True:
-                # At least one task, because an adaptive cluster starts its workers only when there is work.
+                # At least one task, because an adaptive cluster starts its workers only when there
+                # is work.
                 free = max(1, len(self._client.nthreads())) - len(running)
                 running |= {tasks.start(item) for item in itertools.islice(waiting, max(0, free))}
                 if not running:
@@ -96,7 +99,8 @@ class Dask(Executor):
 
 
 class _RunningTasks:
-    """The submitted tasks: the item and the start time of each, and who is told about its progress."""
+    """The submitted tasks: the item and the start time of each, and who is told about its
+    progress."""
 
     def __init__(self, client: Any, task: Callable, on_report: Callable[[Any, Any], Any], note: Callable[[str], Any]):
         self.client, self.task, self.on_report, self.note = client, task, on_report, note
@@ -151,7 +155,8 @@ def require_distributed() -> None:
 
 
 def send_modules_of(folder: Path) -> None:
-    """Sends modules imported from this folder together with the tasks, because workers may not have its files."""
+    """Sends modules imported from this folder together with the tasks, because workers may not have
+    its files."""
     import cloudpickle
 
     for module in list(sys.modules.values()):
@@ -177,7 +182,8 @@ def _join(address: Any) -> Any:
 
 @contextlib.contextmanager
 def _sigint_blocked() -> Iterator[None]:
-    """Blocks SIGINT, also in threads and processes that start meanwhile. A Ctrl-C reaches all processes of a terminal.
+    """Blocks SIGINT, also in threads and processes that start meanwhile. A Ctrl-C reaches all
+    processes of a terminal.
 
     The client ends its workers itself. A Ctrl-C in the meantime is delivered at the end.
     """

@@ -22,7 +22,10 @@ class Lost:
 
 
 class Executor(abc.ABC):
-    """Runs a task for every item. Use it in a `with` statement, which starts and stops its processes."""
+    """Runs a task for every item.
+
+    Use it in a `with` statement, which starts and stops its processes.
+    """
 
     @abc.abstractmethod
     def __enter__(self) -> "Executor": ...
@@ -40,10 +43,10 @@ class Executor(abc.ABC):
 
         **Arguments:**
 
-        - `task`: yields parts. Parts from this process arrive one by one; parts from another process arrive together,
-            at the end of the task.
-        - `on_report`: called with an item and with what its task reports. Its answer reaches only tasks in this
-            process.
+        - `task`: yields parts. Parts from this process arrive one by one; parts from another
+            process arrive together, at the end of the task.
+        - `on_report`: called with an item and with what its task reports. Its answer reaches only
+            tasks in this process.
         """
 
 

@@ -10,14 +10,18 @@ WITHOUT_PREALLOCATION = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 
 
 def environment() -> dict[str, str]:
-    """Environment variables for processes that share a device. Values that the user has set are kept."""
+    """Environment variables for processes that share a device.
+
+    Values that the user has set are kept.
+    """
     return {name: os.environ.get(name, value) for name, value in WITHOUT_PREALLOCATION.items()}
 
 
 def perform(packed: bytes, key: str, topic: str) -> bytes:
     """Unpickles a task and its item, runs the task, and pickles the parts of the result.
 
-    Both happen here because this is the thread of the task. Dask would do it in the thread that talks to the scheduler.
+    Both happen here because this is the thread of the task. Dask would do it in the thread that
+    talks to the scheduler.
     """
     import cloudpickle
     from distributed import get_worker

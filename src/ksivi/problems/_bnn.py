@@ -26,7 +26,8 @@ Samples = Float[Array, "s d"] | Float[np.ndarray, "s d"]
 
 
 class Hyper(NamedTuple):
-    """log γ and log λ: the precision γ of the noise, in original units of y, and λ of the prior of the weights."""
+    """log γ and log λ: the precision γ of the noise, in original units of y, and λ of the prior of
+    the weights."""
 
     log_gamma: Float[Array, ""] | float
     log_lambda: Float[Array, ""] | float
@@ -85,7 +86,8 @@ class BNN(AbstractProblem):
         return self._scores(draws, self.x_test, self.y_test)
 
     def hyper_target(self, batch_size: int | None = 100) -> Target:
-        """The posterior of θ = (w, log γ, log λ) with Gamma(1, 0.1) priors of γ and λ. γ refers to normalised y."""
+        """The posterior of θ = (w, log γ, log λ) with Gamma(1, 0.1) priors of γ and λ. γ refers to
+        normalised y."""
         rows, dim = self._rows(), self.target.dim + 2
         size = _as_batch_size(batch_size, len(self.y_train))
         return Target.from_data(joint_log_prior, joint_log_likelihood, rows, dim, batch_size=size)
@@ -98,7 +100,8 @@ class BNN(AbstractProblem):
     def hyper_from_particles(self, particles: Samples) -> Hyper:
         r"""Hyper-parameters from particles of `hyper_target`, as in the paper, which uses SVGD.
 
-            log γ = mean over particles of −log(mean squared error on the development rows),   log λ = mean of log λ
+            log γ = mean over particles of −log(mean squared error on the development rows),   log λ
+            = mean of log λ
 
         ```python
         import optax
@@ -136,17 +139,20 @@ def bnn(
 ) -> BNN:
     """The paper's Bayesian neural network for regression, on a UCI data set or on your own data.
 
-    Inputs and y are normalised by the training rows. All splits of a data set share one compiled program.
+    Inputs and y are normalised by the training rows. All splits of a data set share one compiled
+    program.
 
     **Arguments:**
 
-    - `dataset`: "boston", "concrete", "power", "wine", "protein" or "yacht", from `$KSIVI_DATA` or downloaded;
-        "friedman" for 500 simulated rows; or an array of your own rows, with y in the last column.
-    - `split`: "released" for the 90/10 split of the released code, or the seed of a random split. A tenth of the
-        training rows, at most 500, become development rows.
-    - `hyper`: log γ, in original units of y, and log λ. Default: the values that the authors stored for the data set.
-    - `noise`: "paper" gives normalised y the precision γ sd(y)², which is γ in original units. "released" gives it the
-        precision γ, as in the released code, which tempers the likelihood.
+    - `dataset`: "boston", "concrete", "power", "wine", "protein" or "yacht", from `$KSIVI_DATA` or
+        downloaded; "friedman" for 500 simulated rows; or an array of your own rows, with y in the
+        last column.
+    - `split`: "released" for the 90/10 split of the released code, or the seed of a random split. A
+        tenth of the training rows, at most 500, become development rows.
+    - `hyper`: log γ, in original units of y, and log λ. Default: the values that the authors stored
+        for the data set.
+    - `noise`: "paper" gives normalised y the precision γ sd(y)², which is γ in original units.
+        "released" gives it the precision γ, as in the released code, which tempers the likelihood.
     - `batch_size`: training rows for each estimate of the score; None for all rows.
     - `data`: a file to read the data set from: columns separated by whitespace, y last.
 

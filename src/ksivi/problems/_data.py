@@ -21,7 +21,8 @@ class Source(NamedTuple):
     sha256: str | None = None
 
 
-# The URLs are pinned to a commit, so the bytes never change. Pooch verifies the checksum before it keeps a file.
+# The URLs are pinned to a commit, so the bytes never change. Pooch verifies the checksum before it
+# keeps a file.
 SOURCES = {
     "waveform.mat": Source(
         "the split of the paper: X_train, y_train, X_test and y_test",
@@ -55,11 +56,13 @@ SOURCES = {
 
 
 def locate(name: str) -> Path:
-    """The path of a data file: in `$KSIVI_DATA`, or downloaded once into the cache and verified by its SHA-256.
+    """The path of a data file: in `$KSIVI_DATA`, or downloaded once into the cache and verified by
+    its SHA-256.
 
     **Arguments:**
 
-    - `name`: for example "uci/boston.txt". In `$KSIVI_DATA` its name may be "uci/boston.txt" or "boston.txt".
+    - `name`: for example "uci/boston.txt". In `$KSIVI_DATA` its name may be "uci/boston.txt" or
+        "boston.txt".
     """
     if name not in SOURCES:
         raise ValueError(f"name must be one of {', '.join(SOURCES)}, got {name!r}")

@@ -20,7 +20,8 @@ Drift = Literal["paper", "released"]
 
 
 class Diffusion(AbstractProblem):
-    """A discretised path x of dx = 10 x (1 − x²) dt + dw on [0, 1], x₀ = 0, observed at every 5th step."""
+    """A discretised path x of dx = 10 x (1 − x²) dt + dw on [0, 1], x₀ = 0, observed at every 5th
+    step."""
 
     name: str = eqx.field(static=True)
     target: Target
@@ -36,10 +37,11 @@ class Diffusion(AbstractProblem):
 
 
 class PathDensity(eqx.Module):
-    r"""log p(x, y) = −Σₜ (xₜ₊₁ − xₜ − b(xₜ) Δt)² / (2 Δt) − Σₖ (yₖ − x_{5k})² / (2 · 0.1²), with Δt = 1/d.
+    r"""log p(x, y) = −Σₜ (xₜ₊₁ − xₜ − b(xₜ) Δt)² / (2 Δt) − Σₖ (yₖ − x_{5k})² / (2 · 0.1²), with Δt
+    = 1/d.
 
-    The observations are stored at their time steps, with a precision of 0 at all others. This elementwise code costs
-    half as much to differentiate twice as strided slices do.
+    The observations are stored at their time steps, with a precision of 0 at all others. This
+    elementwise code costs half as much to differentiate twice as strided slices do.
     """
 
     observed: Float[Array, " d"]
@@ -72,10 +74,12 @@ def diffusion(
     **Arguments:**
 
     - `dim`: the number of time steps.
-    - `observations`: one for every 5th step, or "authors" for the observations of the paper's runs. Default: simulated
-        with `seed`.
-    - `drift`: "paper" for 10 x (1 − x²), or "released" for the same divided by 1 + x², as in the released code.
-    - `reference`: posterior draws to compare with. Default: NUTS makes them at the first call, and caches them on disk.
+    - `observations`: one for every 5th step, or "authors" for the observations of the paper's runs.
+        Default: simulated with `seed`.
+    - `drift`: "paper" for 10 x (1 − x²), or "released" for the same divided by 1 + x², as in the
+        released code.
+    - `reference`: posterior draws to compare with. Default: NUTS makes them at the first call, and
+        caches them on disk.
 
     ```python
     problem = ksivi.problems.diffusion(dim=50)

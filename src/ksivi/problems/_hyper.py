@@ -13,7 +13,8 @@ Joint = Float[Array, " e"]
 
 
 def joint_log_prior(theta: Joint) -> Scalar:
-    """w ~ N(0, I/λ) and γ, λ ~ Gamma(1, 0.1), as a density of w, log γ and log λ with the Jacobians γ and λ."""
+    """w ~ N(0, I/λ) and γ, λ ~ Gamma(1, 0.1), as a density of w, log γ and log λ with the Jacobians
+    γ and λ."""
     weights, log_precisions = theta[:-2], theta[-2:]
     return log_prior(weights, theta[-1]) + jnp.sum(log_precisions - _RATE * jnp.exp(log_precisions))
 
@@ -24,7 +25,8 @@ def joint_log_likelihood(theta: Joint, batch: Batch) -> Scalar:
 
 
 def draw_joint(key: PRNGKeyArray, weights: Float[Array, "n d"], batch: Batch) -> Float[Array, "n e"]:
-    """Starting points as in the code of SVGD's authors: γ from the errors of the weights, λ ~ Gamma(1, scale 0.1)."""
+    """Starting points as in the code of SVGD's authors: γ from the errors of the weights, λ ~
+    Gamma(1, scale 0.1)."""
     some = jax.tree.map(lambda column: column[:_ROWS_FOR_NOISE], batch)
 
     def log_gamma(one: Weights) -> Scalar:

@@ -38,7 +38,8 @@ def resample_truth(
 ) -> Float[Array, "n d"]:
     """Resamples n of the given draws, or of draws that NUTS makes once and caches on disk.
 
-    No draw is used twice before every draw is used once. NUTS has a fixed key, so the truth is the same for everyone.
+    No draw is used twice before every draw is used once. NUTS has a fixed key, so the truth is the
+    same for everyone.
     """
     key, n = as_single_key(key), as_count(n, "n")
     if draws is None:

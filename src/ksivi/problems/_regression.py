@@ -1,4 +1,5 @@
-"""The data of a regression: reading, splitting into training, development and test rows, and normalising."""
+"""The data of a regression: reading, splitting into training, development and test rows, and
+normalising."""
 
 import math
 import os
@@ -53,13 +54,14 @@ class Units(eqx.Module):
 
 
 def split_rows(rows: Float[np.ndarray, "n c"], split: Split) -> tuple[Part, Part, Part]:
-    """Training, development and test rows. 10% are test rows; a tenth of the rest, at most 500, are development rows.
+    """Training, development and test rows. 10% are test rows; a tenth of the rest, at most 500, are
+    development rows.
 
     **Arguments:**
 
     - `rows`: inputs, and the target in the last column.
-    - `split`: "released" for the split of the released code, which is scikit-learn's `train_test_split(test_size=0.1,
-        random_state=42)`, or the seed of another random split.
+    - `split`: "released" for the split of the released code, which is scikit-learn's
+        `train_test_split(test_size=0.1, random_state=42)`, or the seed of another random split.
     """
     order = _permutation(len(rows), split)
     num_test = math.ceil(0.1 * len(rows))
@@ -85,7 +87,8 @@ def read_rows(source: str | Float[Array, "n c"], path: str | os.PathLike | None)
 
 
 def friedman(seed: int, n: int) -> Float[np.ndarray, "n 6"]:
-    """Simulated rows: y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + N(0, 1), x uniform (Friedman, 1991)."""
+    """Simulated rows: y = 10 sin(π x₁ x₂) + 20 (x₃ − ½)² + 10 x₄ + 5 x₅ + N(0, 1), x uniform
+    (Friedman, 1991)."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 5))
     y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]

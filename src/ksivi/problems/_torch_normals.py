@@ -1,4 +1,5 @@
-"""The normal random numbers of PyTorch on a CPU, without PyTorch, for data that were simulated with it."""
+"""The normal random numbers of PyTorch on a CPU, without PyTorch, for data that were simulated with
+it."""
 
 import math
 
@@ -9,18 +10,21 @@ _BLOCK = 16
 
 
 class TorchNormals:
-    r"""The numbers of successive calls of `torch.randn` after `torch.manual_seed(seed)`, up to rounding in float32.
+    r"""The numbers of successive calls of `torch.randn` after `torch.manual_seed(seed)`, up to
+    rounding in float32.
 
-    The generator is MT19937. Calls for 16 numbers or more use Box-Muller in blocks of 16, on uniforms of 24 bits:
+    The generator is MT19937. Calls for 16 numbers or more use Box-Muller in blocks of 16, on
+    uniforms of 24 bits:
 
         xⱼ, xⱼ₊₈ = √(−2 log(1 − uⱼ)) · (cos, sin)(2π uⱼ₊₈),   j = 0..7,
 
-    If the length is not a multiple of 16, the last 16 numbers are drawn again. Calls for fewer numbers draw them in
-    pairs, from 53 bits, and keep an odd one for the next such call.
+    If the length is not a multiple of 16, the last 16 numbers are drawn again. Calls for fewer
+    numbers draw them in pairs, from 53 bits, and keep an odd one for the next such call.
     """
 
     def __init__(self, seed: int):
-        # RandomState(seed) initialises MT19937 as PyTorch does, and integers of the full range are its raw output.
+        # RandomState(seed) initialises MT19937 as PyTorch does, and integers of the full range are
+        # its raw output.
         self._bits = np.random.RandomState(seed)
         self._kept: float | None = None
 

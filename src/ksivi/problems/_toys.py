@@ -44,7 +44,8 @@ class Banana(eqx.Module):
 
 
 def banana(form: Literal["paper", "released"] = "paper") -> Toy:
-    """The banana: x₂ = v₁² + v₂ + 1 in the paper, and upside down (x₂ = v₂ − v₁² − 1) in the released code.
+    """The banana: x₂ = v₁² + v₂ + 1 in the paper, and upside down (x₂ = v₂ − v₁² − 1) in the
+    released code.
 
     ```python
     problem = ksivi.problems.banana()
@@ -67,7 +68,8 @@ def x_shaped() -> Toy:
 
 
 def student_t() -> Toy:
-    """x = A z, where z₁ and z₂ are independent Student-t with 2 degrees of freedom: heavy tails, correlated.
+    """x = A z, where z₁ and z₂ are independent Student-t with 2 degrees of freedom: heavy tails,
+    correlated.
 
     A = [[0.28216, −0.11804], [−0.11804, 0.29587]]
     """

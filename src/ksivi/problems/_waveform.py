@@ -18,7 +18,8 @@ _NUM_TRAIN = 400
 
 
 class Waveform(AbstractProblem):
-    """β ~ N(0, I/0.01), yᵢ ~ Bernoulli(sigmoid(βᵀx̄ᵢ)), x̄ = (1, x): 22 coordinates, 400 observations."""
+    """β ~ N(0, I/0.01), yᵢ ~ Bernoulli(sigmoid(βᵀx̄ᵢ)), x̄ = (1, x): 22 coordinates, 400
+    observations."""
 
     name: str = eqx.field(static=True)
     target: Target
@@ -40,10 +41,12 @@ def waveform(
 
     **Arguments:**
 
-    - `data`: the authors' `waveform.mat`, which has their split, or the UCI file `waveform.data`, whose first 400 rows
-        become the training rows. Default: 5,000 rows, simulated like those of the UCI file.
+    - `data`: the authors' `waveform.mat`, which has their split, or the UCI file `waveform.data`,
+        whose first 400 rows become the training rows. Default: 5,000 rows, simulated like those of
+        the UCI file.
     - `seed`: the seed of the simulated rows.
-    - `reference`: posterior draws to compare with. Default: NUTS makes them at the first call, and caches them on disk.
+    - `reference`: posterior draws to compare with. Default: NUTS makes them at the first call, and
+        caches them on disk.
 
     ```python
     problem = ksivi.problems.waveform()
@@ -68,7 +71,8 @@ def log_likelihood(beta: Float[Array, "22"], batch: dict[str, Array]) -> Scalar:
 
 
 def _generate(seed: int, n: int = 5_000) -> tuple[Float[np.ndarray, "n 21"], Int[np.ndarray, " n"]]:
-    """Rows mix two of three triangular waves with a uniform weight, plus N(0, 1) noise (Breiman et al., 1984)."""
+    """Rows mix two of three triangular waves with a uniform weight, plus N(0, 1) noise (Breiman et
+    al., 1984)."""
     rng = np.random.default_rng(as_seed(seed))
     grid, peaks = np.arange(21), np.array([6, 14, 10])
     waves = np.maximum(0, 6 - np.abs(grid[None, :] - peaks[:, None]))

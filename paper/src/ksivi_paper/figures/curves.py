@@ -1,4 +1,4 @@
-"""Curves: measures and losses along training."""
+"""Curves: measures and losses during training."""
 
 import dataclasses
 import os
@@ -24,7 +24,7 @@ class Curve:
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-    """Curves of several methods, and the value that the truth has itself."""
+    """Curves of several methods, and the floor: the value for the truth itself."""
 
     title: str
     curves: Sequence[Curve]
@@ -32,12 +32,13 @@ class Panel:
 
 
 def measures(path: str | os.PathLike, shown: Sequence[Panel], name: str, linear_below: float | None = None) -> None:
-    """A measure along training, a panel a problem: means as lines, one standard deviation as bands.
+    """A measure during training, with one panel per problem: means as lines, one standard deviation
+    as bands.
 
     **Arguments:**
 
-    - `name`: of the measure.
-    - `linear_below`: where the axis turns from logarithmic to linear, for estimates that may be 0 or below.
+    - `name`: the name of the measure.
+    - `linear_below`: the axis is linear below this value, for estimates that may be 0 or negative.
     """
     figure, axes = panels(1, len(shown), 3.5)
     for axis, panel in zip(axes[0], shown, strict=True):
@@ -55,7 +56,8 @@ def measures(path: str | os.PathLike, shown: Sequence[Panel], name: str, linear_
 
 
 def _scale(axis: Any, panel: Panel, linear_below: float | None) -> None:
-    """Down to the lowest mean or the floor: the band of a few runs that differ much may reach far below."""
+    """The axis ends at the lowest mean or the floor, because a band over a few runs may reach far
+    lower."""
     lowest = min(float(np.min(curve.mean)) for curve in panel.curves)
     lowest = lowest if panel.floor is None else min(lowest, panel.floor)
     if linear_below is None:
@@ -74,11 +76,12 @@ def _curve(axis: Any, curve: Curve) -> None:
 
 
 def losses(path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str, int, np.ndarray]]]]) -> None:
-    """Training losses, a line a run.
+    """Training losses, with one line per run.
 
     **Arguments:**
 
-    - `rows`: a title and, for each method, its name, the number of steps, and the losses of its runs.
+    - `rows`: a title, and for each method its name, the number of steps, and the losses of its
+        runs.
     """
     figure, _ = method_grid(rows, 2.1, _losses)
     figure.supxlabel("steps", fontsize=10)
@@ -95,7 +98,8 @@ def _losses(axis: Any, method: str, num_steps: int, runs: np.ndarray) -> None:
 
 
 def _loss_scale(axis: Any, finite: np.ndarray) -> None:
-    """Logarithmic where losses fall by more than a factor of thirty, which a linear scale would not show."""
+    """A logarithmic axis if losses fall by more than a factor of 30, which a linear axis would not
+    show."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
     if not len(finite) or finite.max() < 30 * np.abs(finite).min():

@@ -1,4 +1,4 @@
-"""Two-dimensional histograms on the contours of their targets."""
+"""Two-dimensional histograms with the contours of their targets."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,8 @@ def histograms(path: str | os.PathLike, rows: Sequence[Sequence[tuple[str, Targe
 
     **Arguments:**
 
-    - `rows`: for each panel a title, a target, and `{"low", "high", "counts"}`: corners, and counts by x₁ and x₂.
+    - `rows`: for each panel a title, a target, and `{"low", "high", "counts"}`: two corners, and
+        counts by x₁ and x₂.
     """
     columns = max(len(row) for row in rows)
     figure, axes = panels(len(rows), columns, _HEIGHT * len(rows) + 0.3)

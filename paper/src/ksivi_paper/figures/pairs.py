@@ -1,4 +1,4 @@
-"""Marginal and pairwise densities of draws against those of the truth."""
+"""Marginal and pairwise densities of draws and of the truth."""
 
 import dataclasses
 import os
@@ -17,7 +17,7 @@ _MASSES = (0.9, 0.6, 0.3)
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-    """Densities of every coordinate, and of every pair, on the grid of a frame."""
+    """Densities of every coordinate and of every pair, on a grid."""
 
     marginals: list[np.ndarray]
     pairs: dict[tuple[int, int], np.ndarray]
@@ -31,25 +31,26 @@ def corners(
     columns: int,
     height: float,
 ) -> None:
-    """For each method: marginal densities on the diagonal, contours of the pairs below, the truth's in black.
+    """For each method: marginal densities on the diagonal, contours of pairs below, and the truth
+    in black.
 
     **Arguments:**
 
     - `truth`: draws of the coordinates to show.
-    - `methods`: name and draws of each.
-    - `names`: of the coordinates.
-    - `columns`: methods in a row.
-    - `height`: of a row, in inches.
+    - `methods`: the name and the draws of each method.
+    - `names`: the names of the coordinates.
+    - `columns`: the number of methods in a row.
+    - `height`: the height of a row in inches.
     """
     rows = -(-len(methods) // columns)
     figure = new_figure(figsize=(WIDTH, height * rows))
     places = np.ravel(figure.subfigures(rows, columns, squeeze=False, wspace=0.03, hspace=0.03))
     grid = [np.linspace(a, b, _GRID) for a, b in zip(*frame(truth), strict=True)]
-    wanted = _densities(truth, grid)
+    exact = _densities(truth, grid)
     for place, (method, draws) in zip(places, methods, strict=False):
         found = _densities(draws, grid)
         place.suptitle(label(method), fontsize=11, color=colour(method))
-        _corner(place, grid, [(wanted, TRUTH), (found, colour(method))], names)
+        _corner(place, grid, [(exact, TRUTH), (found, colour(method))], names)
     save(figure, path)
 
 
@@ -79,13 +80,14 @@ def _panel(axis: Any, grid: list[np.ndarray], curves: Curves, i: int, j: int, in
 
 
 def _top(layers: Sequence[Curves], i: int) -> float:
-    """Of a marginal's panel: what all curves need, but at most three times what the truth's does."""
+    """The upper limit of a marginal: enough for all curves, but at most three times that of the
+    truth."""
     peaks = [float(curves.marginals[i].max()) for curves in layers if curves.marginals]
     return 1.08 * min(max(peaks), 3 * peaks[0])
 
 
 def _densities(draws: np.ndarray, grid: list[np.ndarray]) -> Curves:
-    """Of draws that have one: not of those that flew apart, or fell on a point."""
+    """The densities of draws; none if draws are not finite, or are all the same."""
     if not np.isfinite(draws).all() or not (draws.std(axis=0) > 0).all():
         return Curves([], {})
     from scipy.stats import gaussian_kde

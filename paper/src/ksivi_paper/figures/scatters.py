@@ -1,4 +1,4 @@
-"""Points with a line through them: correlations, the smoothness of networks, the variance of estimators."""
+"""Points with a line: correlations, the smoothness of networks, the variance of estimators."""
 
 import dataclasses
 import os
@@ -27,11 +27,12 @@ class Line:
 
 
 def correlations(path: str | os.PathLike, shown: Sequence[tuple[str, np.ndarray, np.ndarray, Line]]) -> None:
-    """Correlation coefficients of the draws over those of the truth, a panel a method, each with its line.
+    """Correlation coefficients of the draws against those of the truth, with one panel and one line
+    per method.
 
     **Arguments:**
 
-    - `shown`: method, the truth's coefficients, the draws', and the line.
+    - `shown`: the method, the coefficients of the truth and of the draws, and the line.
     """
     edge = 1.05 * max(np.nanmax(np.abs([truth, draws])) for _, truth, draws, _ in shown)
     figure, axes = panels(1, len(shown), WIDTH / max(3, len(shown)) + 0.6, sharey=True)
@@ -49,7 +50,8 @@ def correlations(path: str | os.PathLike, shown: Sequence[tuple[str, np.ndarray,
 
 @dataclasses.dataclass(frozen=True)
 class Smoothness:
-    """At points z: a quantity at several stages of training, and the G that bounds each by G (1 + ‖z‖)."""
+    """A quantity at points z, at several stages of training, with the G of its bound G (1 +
+    ‖z‖)."""
 
     title: str
     z_norm: np.ndarray
@@ -57,11 +59,11 @@ class Smoothness:
 
 
 def smoothness(path: str | os.PathLike, rows: Sequence[Sequence[Smoothness]], names: Sequence[str]) -> None:
-    """Quantities of a network over ‖z‖, with the bounds G (1 + ‖z‖): a column a quantity.
+    """Quantities of a network against ‖z‖, with the bounds G (1 + ‖z‖) and one column per quantity.
 
     **Arguments:**
 
-    - `names`: of the columns' quantities.
+    - `names`: the names of the quantities.
     """
     figure, axes = panels(len(rows), len(names), 3.1 * len(rows))
     for line, row in zip(axes, rows, strict=True):
@@ -87,7 +89,7 @@ def _stages(axis: Any, one: Smoothness) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Estimates:
-    """Of one estimator with one kind of bandwidth, by N; the line is of the logarithms."""
+    """Numbers of one estimator with one kind of bandwidth, by N. The line fits the logarithms."""
 
     method: str
     bandwidth: str
@@ -99,7 +101,8 @@ class Estimates:
 
 
 def estimators(path: str | os.PathLike, shown: Sequence[Estimates]) -> None:
-    """Variance of the gradient against N with fitted lines, and the time of one gradient, both on logarithmic axes."""
+    """Variance of the gradient against N with fitted lines, and the time of a gradient, on
+    logarithmic axes."""
     figure, axes = panels(1, 2, 3.9)
     for one in shown:
         _estimates(axes[0, 0], axes[0, 1], one)

@@ -15,7 +15,7 @@ METHODS = {
     "sivi": ("SIVI", "#009e73", "D"),
     "uivi": ("UIVI", "#b07aa1", "v"),
 }
-"""Name, colour and marker. The colours, after Okabe and Ito, differ for every kind of colour vision."""
+"""Name, colour and marker. The colours, after Okabe and Ito, can be told apart by everyone."""
 
 
 def label(method: str) -> str:
@@ -33,12 +33,13 @@ def marker(method: str) -> str:
 def method_grid(
     rows: Sequence[tuple[str, Sequence[tuple]]], height: float, draw: Callable[..., None], **options: Any
 ) -> tuple[Any, Any]:
-    """A figure with a row of panels a title, and a panel a method in it.
+    """A figure with one row of panels per title, and one panel per method.
 
     **Arguments:**
 
-    - `rows`: a title and, for each method, its name and what `draw(axis, name, ...)` takes besides.
-    - `height`: of a row, in inches.
+    - `rows`: a title, and for each method its name and the other arguments of `draw(axis, name,
+        ...)`.
+    - `height`: the height of a row in inches.
     """
     figure, axes = panels(len(rows), max(len(row) for _, row in rows), height * len(rows) + 0.4, **options)
     for i, (line, (title, row)) in enumerate(zip(axes, rows, strict=True)):
@@ -52,7 +53,7 @@ def method_grid(
 
 
 def legend(figure: Any, axes: Sequence[Any], columns: int = 6) -> None:
-    """One legend below all panels, where it covers nothing; a name that stands in several panels stands there once."""
+    """One legend below all panels. A name that is in several panels is there once."""
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
@@ -63,7 +64,7 @@ def legend(figure: Any, axes: Sequence[Any], columns: int = 6) -> None:
 
 
 def plain_logs(axis: Any) -> None:
-    """A logarithmic axis of few decades: 1, 2 and 5 of each, in plain numbers."""
+    """A logarithmic axis of few decades, with ticks at 1, 2 and 5 in plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_yscale("log")

@@ -1,4 +1,4 @@
-"""Paths with their bands."""
+"""Paths with bands."""
 
 import os
 from collections.abc import Sequence
@@ -14,11 +14,13 @@ Band = dict[str, Any]
 
 
 def trajectories(path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str, Band, Band]]]]) -> None:
-    """Means and 95% intervals of every coordinate, a panel a method; the truth's in black.
+    """Means and 95% intervals of every coordinate, with one panel per method and the truth in
+    black.
 
     **Arguments:**
 
-    - `rows`: a title and, for each method, its name, its band and the truth's: `{"mean", "low", "high"}`.
+    - `rows`: a title, and for each method its name, its band and the band of the truth: `{"mean",
+        "low", "high"}`.
     """
     figure, axes = method_grid(rows, 2.5, _bands, sharey="row")
     for line, (_, row) in zip(axes, rows, strict=True):
@@ -42,7 +44,7 @@ def _bands(axis: Any, method: str, band: Band, truth: Band) -> None:
 
 
 def _frame(axis: Any, truths: list[Band]) -> None:
-    """As high as the truth asks for, so that one method that is far off does not flatten the others."""
+    """Limits from the truth, so that a method that is far away does not flatten the others."""
     low = min(min(truth["low"]) for truth in truths)
     high = max(max(truth["high"]) for truth in truths)
     margin = 0.2 * (high - low)

@@ -1,4 +1,5 @@
-"""How the page ends: where paper and released code differ, and what did not run or did not end well."""
+"""The end of the page: where the paper and its code differ, and which cells did not run or
+failed."""
 
 from . import text
 from .page import Page
@@ -91,13 +92,13 @@ def differences(page: Page) -> None:
 
 
 def leftovers(page: Page) -> None:
-    """Cells not run, outdated, diverged, and numbers behind the paper's without a remark."""
+    """Cells that did not run, are outdated or diverged, and worse numbers without a remark."""
     page.say("## What is missing, and what went wrong")
     index = page.index
     missing = [(cell.experiment, cell.name) for cell in index.missing()]
-    _list(page, "Cells not run yet, by experiment", _grouped(missing))
+    _list(page, "Cells that have not run yet, by experiment", _grouped(missing))
     old = [(record["experiment"], record["cell"]) for record in index.outdated]
-    _list(page, "Records of other settings than the experiments have now, left out, by experiment", _grouped(old))
+    _list(page, "Records with outdated settings, which are left out, by experiment", _grouped(old))
     _list(page, "Cells with runs that diverged", _diverged(page))
     _list(page, "Numbers of KSIVI marked ✗ without a remark", page.notes.unexplained)
 

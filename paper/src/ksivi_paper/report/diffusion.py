@@ -15,7 +15,7 @@ DRIFTS = {"released": "the released code's drift", "paper": "the paper's drift"}
 
 
 def entry(dim: int, drift: str, method: str) -> Entry:
-    """A number of the tables; the paper's are of the released code's drift."""
+    """A number of the tables. The paper's numbers are for the released code's drift."""
     known = published.DIFFUSION[method][DIMS.index(dim)] if drift == "released" else None
     return Entry("diffusion", cell(dim, drift, method), paper=known)
 
@@ -27,9 +27,9 @@ def cell(dim: int, drift: str, method: str) -> str:
 def section(page: Page) -> None:
     page.say("## Conditioned diffusion")
     page.say(
-        "The observations are the authors'. The released code has 10x(1 − x²)/(1 + x²) for its drift where the "
-        "paper has 10x(1 − x²): two posteriors, each with its own truth by NUTS. The paper's numbers are of the first. "
-        "UIVI, which takes longest by far, runs on that one only."
+        "The observations are the authors'. The drift is 10x(1 − x²)/(1 + x²) in the released code and "
+        "10x(1 − x²) in the paper. These are two posteriors, each with its own truth from NUTS. The "
+        "paper's numbers are for the first. UIVI takes much longer than the others, and runs only there."
     )
     dims = _dims(page.index)
     for drift, name in DRIFTS.items():
@@ -40,7 +40,7 @@ def section(page: Page) -> None:
 
 
 def _dims(index: RecordIndex) -> list[int]:
-    """Those that the preset has."""
+    """The dimensions of the preset."""
     return [dim for dim in DIMS if index.expects("diffusion", cell(dim, "released", "ksivi"))]
 
 
@@ -58,9 +58,9 @@ def _table(page: Page, dims: list[int], drift: str, name: str) -> None:
 
 def _seconds(page: Page, dims: list[int]) -> None:
     page.say(
-        "Seconds for 10,000 steps, once compiled, with the released drift. Ours are for all runs of a cell at once, "
-        "whose number stands behind ×, on the device named above, which cells may have shared; the paper's are of "
-        "one run on a 3.2 GHz CPU."
+        "Seconds for 10,000 steps with the released drift, without compilation. Our times are for all runs "
+        "of a cell together (their number follows ×), on the device named above, which cells may have "
+        "shared. The paper's times are for one run on a 3.2 GHz CPU."
     )
     rows = [[style.label(method), *_times(page.index, dims, method)] for method in TRAINED]
     page.table(("method", *text.with_paper(f"d = {dim}" for dim in dims)), rows)
@@ -86,8 +86,8 @@ def _trajectories(page: Page, dim: int) -> None:
     rows = [(name, _bands(page.index, dim, drift)) for drift, name in DRIFTS.items()]
     rows = [(name, row) for name, row in rows if row]
     caption = (
-        f"The conditioned diffusion at d = {dim}: means and 95% intervals of 1,000 draws of each method in colour, "
-        "those of the truth in black."
+        f"The conditioned diffusion at d = {dim}: means and 95% intervals of 1,000 draws of each method in "
+        "colour, and of the truth in black."
     )
     page.figure("diffusion-paths", caption, rows, lambda path: trajectories.trajectories(path, rows))
 
@@ -101,8 +101,8 @@ def _losses(page: Page, dims: list[int]) -> None:
     rows = [(f"d = {dim}", _loss_row(page.index, dim)) for dim in dims]
     rows = [(name, row) for name, row in rows if row]
     caption = (
-        "Training losses with the released drift, a line a run, means over 200 stretches of the steps. Each method "
-        "has a loss of its own, so that heights do not compare."
+        "Training losses with the released drift: one line per run, means over 200 intervals of the steps. "
+        "The methods have different losses, so their heights cannot be compared."
     )
     page.figure("diffusion-losses", caption, rows, lambda path: curves.losses(path, rows))
 

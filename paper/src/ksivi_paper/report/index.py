@@ -1,4 +1,4 @@
-"""Records by their cells, and the numbers in them."""
+"""Records by cell, and the numbers in them."""
 
 import dataclasses
 import math
@@ -16,11 +16,12 @@ CellRecord = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A number of several runs; None for a run whose number is not finite.
+    """One number from several runs; None for a run whose number is not finite.
 
     **Attributes:**
 
-    - `redraw_sd`: the standard deviation between redraws of a single run, where a number is a mean over redraws.
+    - `redraw_sd`: the standard deviation between redraws of one run, if the number is a mean over
+        redraws.
     """
 
     values: tuple[float | None, ...]
@@ -45,18 +46,19 @@ class Spread:
 
     @property
     def sd_of_one(self) -> float:
-        """Of one run measured once: over runs and redraws together."""
+        """The standard deviation of one run measured once: over runs and redraws together."""
         return math.hypot(self.sd, self.redraw_sd)
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A number of a table: where it is in the records, and what the paper has for it.
+    """One number of a table: its place in the records, and the paper's number.
 
     **Attributes:**
 
-    - `step`, `rate`: which snapshot and which learning rate, where a cell has several; the last step otherwise.
-    - `decimals`: as many as the paper prints.
+    - `step`, `rate`: the snapshot and the learning rate, if a cell has several. Default: the last
+        step.
+    - `decimals`: the number of decimals that the paper prints.
     """
 
     experiment: str
@@ -69,22 +71,25 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """Its name among the remarks."""
+        """Its key in the remarks."""
         parts = [self.experiment, self.cell, None if self.field == "sliced_w2" else self.field, self.rate, self.step]
         return "/".join(str(part) for part in parts if part is not None)
 
 
 class RecordIndex:
-    """All records there are, and all cells that there should be."""
+    """All records, and all cells of a preset."""
 
     def __init__(self, records: Iterable[CellRecord], preset: str = "paper"):
         self.preset = preset
         self.cells = {(c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)}
-        wanted = {key: plain(cell.spec) for key, cell in self.cells.items()}
+        specs = {key: plain(cell.spec) for key, cell in self.cells.items()}
         found = {(record["experiment"], record["cell"]): record for record in records}
-        self.records = {key: record for key, record in found.items() if wanted.get(key) == record["spec"]}
+        self.records = {key: record for key, record in found.items() if specs.get(key) == record["spec"]}
         self.outdated = [record for key, record in found.items() if key not in self.records]
-        """Of cells that the experiments do not have any more, or have with other settings; the page leaves them out."""
+        """Records of cells that no longer exist, or have other settings now.
+
+        The page leaves them out.
+        """
 
     def get(self, experiment: str, cell: str) -> CellRecord | None:
         return self.records.get((experiment, cell))
@@ -97,12 +102,12 @@ class RecordIndex:
         return (experiment, cell) in self.cells
 
     def steps(self, experiment: str, cell: str) -> list[int]:
-        """Of the snapshots and the end."""
+        """The steps of the snapshots and of the end."""
         record = self.get(experiment, cell)
         return sorted({row["step"] for row in record["numbers"]["rows"] if "step" in row}) if record else []
 
     def spread(self, entry: Entry) -> Spread | None:
-        """Over the runs; None where there is no such record or number."""
+        """The number of an entry over the runs; None if there is no such record or number."""
         record = self.get(entry.experiment, entry.cell)
         rows = _rows(record, entry) if record else []
         values = tuple(row[entry.field] for row, _ in rows if entry.field in row)
@@ -111,12 +116,12 @@ class RecordIndex:
         return Spread(values, diverged, float(np.sqrt(np.mean(np.square(redraws))))) if values else None
 
     def floor(self, entry: Entry) -> float | None:
-        """The same number of the truth against other draws of it."""
+        """The same number for the truth against other draws of the truth."""
         record = self.get(entry.experiment, entry.cell)
         return record["numbers"].get("floor", {}).get(entry.field) if record else None
 
     def shown(self, experiment: str, cell: str, name: str) -> dict[str, Any] | None:
-        """What a cell keeps for a figure."""
+        """The data that a cell keeps for a figure."""
         record = self.get(experiment, cell)
         return record["numbers"].get("shown", {}).get(name) if record else None
 
@@ -125,7 +130,7 @@ class RecordIndex:
 
 
 def _rows(record: CellRecord, entry: Entry) -> list[tuple[dict[str, Any], str]]:
-    """The rows of an entry's step and learning rate, each with how its run ended."""
+    """The rows with the step and the learning rate of an entry, each with the status of its run."""
     rows, status = record["numbers"]["rows"], record["status"] or [""]
     pairs = [(row, status[i % len(status)]) for i, row in enumerate(rows)]
     last = max((row.get("step", 0) for row in rows), default=0)

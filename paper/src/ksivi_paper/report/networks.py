@@ -32,11 +32,12 @@ def entry(data: str, splits: str, form: str, method: str, field: str) -> Entry:
 def section(page: Page) -> None:
     page.say("## Bayesian neural networks")
     page.say(
-        "Test scores of 100 draws: RMSE of their mean prediction, and NLL of their mixture; in brackets the "
-        "paper's. The paper's column for KSIVI with the u-statistic repeats its column for SGLD, number for number, "
-        "so that nothing stands beside that method; nor does the paper have SVGD. On the released split runs "
-        "differ by their seed alone; random splits differ in their test rows too, which makes their standard "
-        "deviations larger and ≈ easier to get. Scores on test rows have no floor that we could compute."
+        "Test scores of 100 draws: the RMSE of their mean prediction, and the NLL of their mixture. The "
+        "paper's scores are in brackets. The paper's column for KSIVI with the u-statistic repeats its "
+        "column for SGLD, number for number, so it is not shown. The paper does not have SVGD. On the "
+        "released split, runs differ only in their seeds. Random splits also differ in their test rows, "
+        "which makes standard deviations larger and ≈ easier to reach. We cannot compute a floor for "
+        "test scores."
     )
     for (splits, form), title in FORMS.items():
         data = [one for one in _sets(page.index) if page.index.expects("bnn", f"{one}-{splits}-{form}-ksivi")]
@@ -49,7 +50,7 @@ def section(page: Page) -> None:
 
 
 def _sets(index: RecordIndex) -> list[str]:
-    """Those that the preset has."""
+    """The data sets of the preset."""
     specs = [cell.spec for (name, _), cell in index.cells.items() if name == "bnn"]
     return list(dict.fromkeys(spec["setup"]["data"] for spec in specs))
 
@@ -75,13 +76,14 @@ def _label(method: str) -> str:
 
 def _choices(page: Page) -> None:
     page.say(
-        f"### Settings\n\nLearning rates out of {_listed(NETWORK_RATES)}, the weights w of log p in KSIVI's loss out "
-        f"of {_listed(NETWORK_WEIGHTS)}, and SGLD's step sizes, chosen by the RMSE on the development rows of the "
-        "released split: after 5,000 of the 20,000 steps for trained families, at the end for SGLD, and for SIVI-SM, "
-        "whose draws may run away late. Random splits "
-        "take the choice of the paper's form; the rows it was made on include most of their test rows, which favours "
-        "all methods alike. “All as released” has nothing chosen: the rate 0.001, w = 1 for yacht and wine and 0.01 "
-        "for the others, and pretraining on the development rows."
+        f"### Settings\n\nThe RMSE on the development rows of the released split chooses the learning rate "
+        f"from {_listed(NETWORK_RATES)}, the weight w of log p in KSIVI's loss from "
+        f"{_listed(NETWORK_WEIGHTS)}, and the step size of SGLD. The choice is made after 5,000 of the "
+        "20,000 steps for trained families, and at the end for SGLD and for SIVI-SM, whose draws may "
+        "diverge late. Random splits use the choice for the paper's form. It was made on rows that "
+        "include most of their test rows, which favours all methods equally. “All as released” chooses "
+        "nothing: the rate is 0.001, w is 1 for yacht and wine and 0.01 for the others, and pretraining "
+        "is on the development rows."
     )
     rows = []
     for form in ("released", "paper"):
@@ -106,10 +108,11 @@ def _setting(chosen: dict[str, Any]) -> str:
 
 def _hyper(page: Page) -> None:
     page.say(
-        "Hyper-parameters: log γ, the noise's precision in original units, and log λ, that of the weights' prior. The "
-        "authors stored theirs with their code; ours are from SVGD on weights and hyper-parameters together, on the "
-        "released split, and over the random splits. In its 2,000 steps of at most 0.001 log λ moves by 2 at most, "
-        "and does: it says where it started, not where it would end."
+        "Hyper-parameters: log γ for the precision of the noise in original units, and log λ for the "
+        "precision of the prior of the weights. The authors stored theirs with their code. Ours come from "
+        "SVGD on weights and hyper-parameters together, on the released split and on the random splits. "
+        "With 2,000 steps of at most 0.001, log λ can move by at most 2, and it does: its value depends "
+        "on where it started, and not on where it would end."
     )
     rows = [[data, *_hyper_row(page.index, data)] for data in _sets(page.index)]
     names = [f"{name}, {who}" for name in ("log γ", "log λ") for who in ("authors", "ours", "ours, random splits")]

@@ -1,4 +1,4 @@
-"""Marks beside numbers: as good as the paper's or not, and the footnote that says why not."""
+"""Marks beside numbers: whether they are as good as the paper's, and footnotes that say why not."""
 
 import fnmatch
 import re
@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from .index import Entry, Spread
 
 RULE = (
-    "Marks compare KSIVI's numbers with the paper's, rounded as the paper rounds. ✓: our mean is at least as good. "
-    "≈: it is not, but our mean less one standard deviation is: over the runs, together with that over redraws where a "
-    "number is a distance between samples. ✗: that is not as good either. A footnote says why where we know."
+    "Marks compare KSIVI's numbers with the paper's, rounded to the paper's digits. ✓: our mean is at "
+    "least as good. ≈: our mean minus one standard deviation is. The standard deviation is that of the "
+    "runs; for distances between samples it includes that of the redraws. ✗: not as good either way. A "
+    "footnote says why, if we know."
 )
 
 
 def verdict(ours: Spread, paper: float, decimals: int) -> str:
-    """✓, ≈ or ✗, by the rule. A run without a finite number fails it."""
+    """✓, ≈ or ✗, by the rule. ✗ if the number of a run is not finite."""
     if ours.lost:
         return "✗"
     if round(ours.mean, decimals) <= paper:
@@ -23,7 +24,7 @@ def verdict(ours: Spread, paper: float, decimals: int) -> str:
 
 
 class Notes:
-    """The remarks that a page has used so far, and what it found without one."""
+    """The remarks that a page has used so far, and the numbers that need a remark and have none."""
 
     def __init__(self, remarks: Mapping[str, str]):
         self.remarks = remarks
@@ -31,7 +32,10 @@ class Notes:
         self.unexplained: list[str] = []
 
     def mark(self, entry: Entry, ours: Spread | None) -> str:
-        """What stands behind a number. Rivals get no marks, but footnotes where they are not as good either."""
+        """The mark after a number.
+
+        Other methods get no mark, but a footnote if they are not as good as the paper's.
+        """
         if ours is None or entry.paper is None:
             return ""
         judged, found = "ksivi" in entry.cell, verdict(ours, entry.paper, entry.decimals)

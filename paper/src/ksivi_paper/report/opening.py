@@ -1,4 +1,5 @@
-"""How the page begins: what it is, what made it, how long that took, and how to read it."""
+"""The beginning of the page: what it is, how it was made, how long that took, and how to read
+it."""
 
 from ..experiments import EXPERIMENTS
 from . import text
@@ -11,21 +12,21 @@ def section(page: Page) -> None:
     index = page.index
     page.say("# The paper's experiments, run with ksivi")
     if index.preset == "smoke":
-        page.say("**A smoke run: a fraction of the work on smaller problems. Its numbers mean nothing.**")
+        page.say("**A smoke run: a fraction of the work, on smaller problems. Its numbers mean nothing.**")
     page.say(
-        "Every table and figure of *Kernel Semi-Implicit Variational Inference* (ICML 2024), our numbers beside the "
-        "paper's. This page and its figures are made from the records alone, one JSON file a cell; running the report "
-        "again makes the same files, byte for byte.",
+        "Every table and figure of *Kernel Semi-Implicit Variational Inference* (ICML 2024), with our "
+        "numbers beside the paper's. This page and its figures are made from the records, one JSON file "
+        "per cell. The same records give the same files, byte for byte.",
         "```bash\n" + "\n".join(_commands(index.preset)) + "\n```",
         _made_with(index),
     )
     _times(page)
     page.say(
-        "**How to read the tables.** Numbers are means ± one standard deviation over runs, which differ by their "
-        f"seeds. {RULE} † marks numbers some of whose runs diverged, and were stopped and measured at their last "
-        "good parameters. “–” is a number that the paper does not have, or a cell that has not run. *Truth against "
-        "itself* is the floor: the same measure of exact or NUTS draws against others of them, below which no "
-        "method can be expected."
+        "**How to read the tables.** Numbers are means ± one standard deviation over runs with different "
+        f"seeds. {RULE} †: some of the runs diverged; they were stopped, and measured at their last good "
+        "parameters. “–”: the paper does not have this number, or the cell has not run. *Truth against "
+        "itself* is the floor: the same measure between two samples of exact draws or of NUTS draws. No "
+        "method can be expected to be below it."
     )
 
 
@@ -59,8 +60,8 @@ def _times(page: Page) -> None:
     rows = [_time_row(name, page.index.of(name), _planned(page.index, name)) for name in EXPERIMENTS]
     rows.append(_time_row("**all**", list(page.index.records.values()), len(page.index.cells)))
     page.say(
-        "Time on the device: wall clock of the training of each cell, compilation included, summed. Cells may have "
-        "shared the device, which makes each of them slower."
+        "Time on the device: the sum of the wall-clock times of training, including compilation. Cells "
+        "that shared the device were slower for it."
     )
     page.table(("experiment", "cells", "finished", "training, s", "training of UIVI, s"), rows)
 

@@ -1,4 +1,4 @@
-"""A page that sections write on: text, tables and figures, in their order."""
+"""The page that sections write to: text, tables and figures, in order."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,12 +9,12 @@ from .notes import Notes
 
 
 class Page:
-    """What sections need: the records, the marks, and a place for words and figures.
+    """The page: the records and the marks that sections need, and the text that they have written.
 
     **Attributes:**
 
     - `figures`: the folder of the figures.
-    - `link`: that folder as the page names it.
+    - `link`: the path of that folder in links of the page.
     """
 
     def __init__(self, index: RecordIndex, notes: Notes, figures: Path = Path(), link: str = ""):
@@ -29,7 +29,7 @@ class Page:
         self.say(text.table(header, rows, words))
 
     def figure(self, name: str, caption: str, shown: Sequence, draw: Callable[[Path], None]) -> None:
-        """Draws a figure, unless there is nothing to show on it. Its name is what a reader without images sees."""
+        """Draws a figure, unless there is nothing to show. The name is its alternative text."""
         if not shown:
             self.say(f"*(No figure yet: {caption})*")
             return
@@ -50,12 +50,12 @@ class Page:
         return [self.ours(entry), self.paper(entry)]
 
     def floor(self, entries: Iterable[Entry]) -> str:
-        """The floor, from the first record that has it."""
+        """The floor, from the first record that has one."""
         found = (self.index.floor(entry) for entry in entries)
         return text.number(next((one for one in found if one is not None), None))
 
     def runs(self, entries: Iterable[Entry]) -> str:
-        """How many runs entries are of, in words."""
+        """The number of runs of the entries, in words."""
         return text.runs(self.index.spread(entry) for entry in entries)
 
     def count(self, entry: Entry) -> str:

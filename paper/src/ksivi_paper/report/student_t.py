@@ -24,11 +24,11 @@ def entry(method: str, half: int) -> Entry:
 def section(page: Page) -> None:
     page.say("## Heavy tails: a product of two Student-t distributions")
     page.say(
-        "Optimal transport at squared Euclidean cost, within boxes of three half-widths (the paper's edge widths), "
-        "of 1,000 draws to 10,000 of the truth: means over ten redraws. KSIVI has the two fixes of the released "
-        "code, a weight on log p that ends after 20,000 of 50,000 steps and the inverse covariance between the "
-        "pairs; the last rows do without. Draws outside a box do not count in it, so that the share of draws within "
-        "the largest one stands at the end."
+        "Optimal transport at squared Euclidean cost between 1,000 draws and 10,000 draws of the truth, "
+        "within boxes of three half-widths (the paper's edge widths): means over ten redraws. KSIVI has "
+        "the two fixes of the released code: a weight on log p that ends after 20,000 of 50,000 steps, "
+        "and the inverse covariance between the pairs. The last rows have neither. Draws outside a box "
+        "do not count, so the second last column has the share of draws within the largest box."
     )
     rows = [_row(page, method, name) for method, name in METHODS.items()]
     floors = [page.floor(entry(method, half) for method in METHODS) for half in HALF_WIDTHS]

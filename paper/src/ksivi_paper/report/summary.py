@@ -12,17 +12,18 @@ from .page import Page
 
 BEGIN, END = "<!-- headline, made from the records -->", "<!-- end of the headline -->"
 WHICH = (
-    "KSIVI with the vanilla estimator, as the paper runs it. The diffusion has the released code's drift; networks "
-    "have the released split, posterior and minibatches, and settings chosen on development rows."
+    "KSIVI with the vanilla estimator, as in the paper. The diffusion has the drift of the released code. "
+    "The networks have the released split, posterior and minibatches, and settings chosen on development "
+    "rows."
 )
 
 
 def headline(records: Iterable[CellRecord]) -> str:
-    """The headline table in Markdown, with its rule and its footnotes, to stand alone.
+    """The headline table in Markdown, with its rule and its footnotes.
 
     **Arguments:**
 
-    - `records`: as `Folder.records` gives them, of the preset "paper".
+    - `records`: the result of `Folder.records`, for the preset "paper".
 
     ```python
     from pathlib import Path
@@ -36,11 +37,11 @@ def headline(records: Iterable[CellRecord]) -> str:
 
 
 def embed(path: Path, records: Iterable[CellRecord]) -> None:
-    """Puts the headline between its two marks in a Markdown file."""
+    """Writes the headline between its two marks in a Markdown file."""
     before, begin, rest = path.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{path} must hold the lines {BEGIN} and {END}, and it does not")
+        raise ValueError(f"{path} must contain the lines {BEGIN} and {END}")
     path.write_text(f"{before}{BEGIN}\n\n{headline(records)}\n{END}{after}", encoding="utf-8")
 
 

@@ -10,12 +10,12 @@ _DIGITS = 4
 
 
 def number(value: float | None, decimals: int = 4) -> str:
-    """With at most so many decimals, and four digits of large numbers."""
+    """A number with at most this many decimals, and with four digits if it is large."""
     return NOTHING if value is None else f"{value:,.{_decimals(value, decimals)}f}".replace("-", "−")
 
 
 def spread(found: Spread | None, decimals: int = 4) -> str:
-    """Mean ± standard deviation, and what there is to say of runs that failed."""
+    """Mean ± standard deviation, with a note on runs that failed."""
     if found is None:
         return NOTHING
     if not found.finite:
@@ -34,18 +34,18 @@ def _decimals(value: float, decimals: int) -> int:
 
 
 def fixed(value: float | None, decimals: int) -> str:
-    """A published number, with the decimals that were published."""
+    """A published number, with the published decimals."""
     return NOTHING if value is None else f"{value:.{decimals}f}".replace("-", "−")
 
 
 def significant(value: float, digits: int = 3) -> str:
-    """With so many digits, and without an exponent."""
+    """A number with this many digits, and without an exponent."""
     rounded = float(f"{value:.{digits}g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
 
 
 def runs(found: Iterable[Spread | None]) -> str:
-    """How many runs numbers are of: "3 runs", "1 to 3 runs"."""
+    """The number of runs: "3 runs", "1 to 3 runs"."""
     counts = sorted({len(one.values) for one in found if one is not None})
     if not counts:
         return "no runs yet"
@@ -55,13 +55,13 @@ def runs(found: Iterable[Spread | None]) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> str:
-    """A table whose first columns, so many, are words, and whose others are numbers."""
+    """A table. The first `words` columns are text, and the others are numbers."""
     lines = [header, ["---"] * words + ["---:"] * (len(header) - words), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def with_paper(names: Iterable[str]) -> list[str]:
-    """Titles of columns of ours, each beside one of the paper's."""
+    """Titles of our columns, each followed by a column of the paper."""
     return [part for name in names for part in (name, "paper")]
 
 

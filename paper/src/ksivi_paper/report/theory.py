@@ -1,4 +1,4 @@
-"""The sections of what the theory assumes and claims: smooth networks, and gradients whose variance falls as 1/N."""
+"""The sections on the theory: smooth networks, and gradients whose variance falls as 1/N."""
 
 import itertools
 from typing import Any
@@ -17,13 +17,13 @@ _QUANTITIES = {"jacobian": "‖∂μ/∂φ‖", "lipschitz": "Lipschitz estimate
 def smoothness(page: Page) -> None:
     page.say("## Smoothness of the networks")
     page.say(
-        "The paper assumes that the Jacobian of μ(z; φ) in φ, and its Lipschitz constant, are at most G(1 + ‖z‖). "
-        "On the logistic regression, for 200 random z: Frobenius norms of the Jacobian after some steps, and ‖J(φₐ) "
-        "− J(φ_b)‖ / ‖φₐ − φ_b‖ from one such stage a to the next b, which is at most that constant in the same "
-        "norm. One run of each estimator."
+        "The paper assumes that the Jacobian J of μ(z; φ) in φ, and its Lipschitz constant, are at most "
+        "G(1 + ‖z‖). For the logistic regression and 200 random z, we show the Frobenius norm of J after "
+        "several numbers of steps, and ‖J(φₐ) − J(φ_b)‖ / ‖φₐ − φ_b‖ between neighbouring stages a and b, "
+        "which is at most the Lipschitz constant in the same norm. One run of each estimator."
     )
     rows = [_stages(page.index, method) for method in OURS if page.index.shown("smoothness", method, "smoothness")]
-    caption = "Both quantities over ‖z‖; dashed lines are the smallest G(1 + ‖z‖) above all points of a stage."
+    caption = "Both quantities against ‖z‖. Dashed lines: the smallest G(1 + ‖z‖) above all points of a stage."
     names = list(_QUANTITIES.values())
     page.figure("smoothness", caption, rows, lambda path: scatters.smoothness(path, rows, names))
     page.table(("estimator", "quantity", "steps", "smallest G"), _bounds(rows) or [[text.NOTHING] * 4], words=3)
@@ -54,16 +54,16 @@ def _bounds(rows: list[list[scatters.Smoothness]]) -> list[list[str]]:
 def estimators(page: Page) -> None:
     page.say("## Variance and cost of the gradient estimators")
     page.say(
-        "On the logistic regression, at the start of training with log σ² = −2. The theory bounds the variance by "
-        "Σ₀/N, a slope of −1 in logarithms, for a bandwidth that does not depend on the draws; a part that falls as "
-        "1/N² makes it steeper where N is small. The median bandwidth is what training uses. The vanilla estimator "
-        "takes 2N draws, the u-statistic N. Errors of the variances are standard errors over repeats, those of the "
-        "slopes are of the regression."
+        "The logistic regression at the start of training, with log σ² = −2. For a bandwidth that does not "
+        "depend on the draws, the theory bounds the variance by Σ₀/N: a slope of −1 on logarithmic axes. A "
+        "term that falls as 1/N² makes the slope steeper for small N. Training uses the median bandwidth. "
+        "The vanilla estimator takes 2N draws, and the u-statistic N. Errors of variances are standard "
+        "errors over repeats. Errors of slopes are standard errors of the regression."
     )
     shown = [
         one for method in OURS for bandwidth in ("fixed", "median") if (one := _estimates(page, method, bandwidth))
     ]
-    caption = "Variance of one stochastic gradient, with fitted lines, and its time on the device named above."
+    caption = "Variance of one stochastic gradient with fitted lines, and its time on the device named above."
     page.figure("estimators", caption, shown, lambda path: scatters.estimators(path, shown))
     rows = [_estimates_row(page, method, bandwidth) for method in OURS for bandwidth in ("fixed", "median")]
     slopes = ("slope ± error, all N", "largest three N")
@@ -85,7 +85,7 @@ def _column(record: dict[str, Any], name: str) -> np.ndarray:
 
 
 def _fit(record: dict[str, Any], largest: int = 0) -> Any:
-    """The line of log variance over log N, of all N or of the largest few."""
+    """The regression of log variance on log N, for all N or for the largest few."""
     from scipy.stats import linregress
 
     n, variance = (np.log(_column(record, name))[-largest:] for name in ("n", "variance"))

@@ -1,4 +1,4 @@
-"""The section of the toys."""
+"""The section on the toy problems."""
 
 import numpy as np
 
@@ -30,8 +30,8 @@ def _histograms(page: Page) -> None:
     rows = [_row(page.index, method) for method in ("ksivi", "ksivi-imq")]
     rows = [row for row in rows if row]
     caption = (
-        "Histograms of 100,000 draws of KSIVI, with the Gaussian kernel and with the IMQ kernel, and contours of the "
-        "targets that hold 20, 40, 60, 80 and 95% of their mass (the paper's Figure 1)."
+        "Histograms of 100,000 draws of KSIVI with the Gaussian kernel and with the IMQ kernel, and "
+        "contours of the targets that contain 20, 40, 60, 80 and 95% of their mass (the paper's Figure 1)."
     )
     page.figure("toys-draws", caption, rows, lambda path: densities.histograms(path, rows))
 
@@ -50,7 +50,7 @@ def _curves(page: Page, field: str, linear_below: float | None = None) -> None:
     shown = [_panel(page.index, problem, field) for problem in PROBLEMS]
     shown = [panel for panel in shown if panel.curves]
     which = "the paper's Figure 2" if field == "kl" else "the paper's MMD figure"
-    caption = f"{_NAMES[field]} along training: means over the runs, and one standard deviation ({which})."
+    caption = f"{_NAMES[field]} during training: means over the runs, and one standard deviation ({which})."
     draw = lambda path: curves.measures(path, shown, _NAMES[field], linear_below)  # noqa: E731
     page.figure(f"toys-{field}", caption, shown, draw)
 
@@ -80,9 +80,9 @@ def _table(page: Page) -> None:
         floors = [page.floor(entry(problem, method, field) for method in METHODS) for field in _NAMES]
         rows.append([problem, "*truth against itself*", *floors, text.NOTHING])
     page.say(
-        "At the end of training. The paper shows these as figures only, so that there is nothing to stand beside "
-        "them. KL(q‖p) is estimated by the tenth nearest neighbours among 100,000 draws of each, and scatters "
-        "around 0 for the truth itself; MMD (Gaussian kernel, median bandwidth) and sliced W₂ are means over ten "
-        "redraws of 1,000."
+        "At the end of training. The paper has only figures of these, and no numbers to compare with. "
+        "KL(q‖p) is estimated from the tenth nearest neighbours among 100,000 draws of each, and is close "
+        "to 0, of either sign, for the truth itself. MMD (Gaussian kernel, median bandwidth) and sliced "
+        "W₂ are means over ten redraws of 1,000 draws."
     )
     page.table(("target", "method", *_NAMES.values(), "runs"), rows, words=2)

@@ -1,4 +1,4 @@
-"""The section of the Bayesian logistic regression on the waveform data."""
+"""The section on Bayesian logistic regression with the waveform data."""
 
 from typing import Any
 
@@ -20,7 +20,10 @@ _MORE_MARGINS = (1, 2, 3, 4, 5, 6)
 
 
 def entry(cell: str, field: str = "sliced_w2", step: int | None = None) -> Entry:
-    """A number of the main table; the paper has sliced distances after 20,000 steps at the learning rate 0.001."""
+    """A number of the main table.
+
+    The paper has distances after 20,000 steps at the learning rate 0.001.
+    """
     known = field == "sliced_w2" and cell in ("ksivi", "sivi-sm") and step is None
     return Entry("waveform", cell, field, _published(cell, 1e-3, 20_000) if known else None, step=step)
 
@@ -47,9 +50,9 @@ def _table(page: Page) -> None:
         steps = page.index.steps("waveform", cell)
         rows += [_row(page, cell, name, step) for step in steps] or [_row(page, cell, name, None)]
     page.say(
-        "Sliced distances to draws of NUTS, means over ten redraws of 1,000 draws each; the paper does not say "
-        "which p its sliced Wasserstein distance has, so that both are here, and W₂ stands beside its numbers. "
-        "Averaged parameters are those of an exponential moving average with decay 0.999."
+        "Sliced distances to draws of NUTS: means over ten redraws of 1,000 draws. The paper does not say "
+        "which p its sliced Wasserstein distance has. We show both, and put W₂ beside the paper's numbers. "
+        "Averaged parameters come from an exponential moving average with decay 0.999."
     )
     page.table(("method", "steps", "sliced W₂", "paper", "sliced W₁", "runs"), [*rows, _floors(page, list(names))])
 
@@ -84,7 +87,7 @@ def _step_sizes(page: Page) -> None:
 
 
 def _at_rate(index: RecordIndex, method: str, rate: float, half: int) -> Entry:
-    """After half the steps or all of them, which are fewer in a smoke run."""
+    """After half of the steps or all of them. A smoke run has fewer steps."""
     cell = f"step-sizes-{method}"
     steps = index.steps("waveform", cell)
     step = 10_000 * half if not steps or 10_000 in steps else (steps[-1] * half) // 2
@@ -97,8 +100,8 @@ def _corners(page: Page, name: str, margins: tuple[int, ...], columns: int, heig
     truths = [_columns(one["truth"], margins) for _, one in found if one]
     names = [f"β{'₀₁₂₃₄₅₆'[i]}" for i in margins]
     caption = (
-        f"Marginal and pairwise densities of {names[0]} to {names[-1]} against the truth in black: kernel estimates "
-        "from 1,000 draws, contours that hold 30, 60 and 90% of the mass."
+        f"Marginal and pairwise densities of {names[0]} to {names[-1]}, with the truth in black: kernel "
+        "estimates from 1,000 draws, with contours that contain 30, 60 and 90% of the mass."
     )
     draw = lambda path: pairs.corners(path, truths[0], shown, names, columns, height)  # noqa: E731
     page.figure(name, caption, shown, draw)
@@ -113,13 +116,13 @@ def _correlations(page: Page) -> None:
     fits = {method: _fit(one) for method, one in found if one}
     shown = [(m, *_pair(one), scatters.Line(fits[m].slope, fits[m].intercept)) for m, one in found if one]
     caption = (
-        "Correlation coefficients of all pairs of coefficients, estimated from 1,000 draws, over those of the truth "
-        "(10,000 draws), with their regression lines."
+        "Correlation coefficients of all pairs of coefficients, estimated from 1,000 draws, against those "
+        "of the truth (10,000 draws), with their regression lines."
     )
     page.figure("waveform-correlations", caption, shown, lambda path: scatters.correlations(path, shown))
     page.say(
-        "A slope of 1 is right, a smaller one means correlations that are too weak. The standard error is that of the "
-        "regression, which takes the pairs for independent."
+        "A slope of 1 is correct. A smaller slope means that correlations are too weak. The standard error "
+        "is that of the regression, which treats the pairs as independent."
     )
     rows = [[style.label(method), _slope(fits.get(method))] for method in TRAINED]
     page.table(("method", "slope of the regression line ± its standard error"), rows)
@@ -142,11 +145,11 @@ def _slope(fit: Any) -> str:
 def _chains(page: Page) -> None:
     chains = {"sgld": "SGLD, the paper's truth", "mala": "MALA"}
     rows = [[name, page.ours(entry(cell)), page.floor([entry(cell)])] for cell, name in chains.items()]
-    page.say("The paper takes SGLD for its truth. One draw of each of 1,000 chains, against NUTS:")
+    page.say("The paper uses SGLD as the truth. One draw from each of 1,000 chains, against NUTS:")
     page.table(("chains", "sliced W₂", "truth against itself"), rows)
     page.say(
-        f"KL divergence of the draws of MALA from those of SGLD, by the tenth nearest neighbours: {_divergence(page)} "
-        f"(paper: {published.MALA_SGLD_KL})."
+        "KL divergence of the draws of MALA from the draws of SGLD, estimated from the tenth nearest "
+        f"neighbours: {_divergence(page)} (paper: {published.MALA_SGLD_KL})."
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes the report."""
+"""Writing the report."""
 
 from pathlib import Path
 
@@ -11,14 +11,15 @@ from .page import Page
 
 
 def write_report(folder: Folder, path: Path) -> Path:
-    """Makes the page of a folder of records, and its figures in a folder beside it.
+    """Writes the page of a folder of records, and its figures in a folder next to it.
 
-    The records alone decide what is written: the same records give the same files, byte for byte.
+    The same records give the same files, byte for byte.
 
     **Arguments:**
 
-    - `folder`: of the records; named "smoke", it holds a smoke run, and the page says so.
-    - `path`: of the page; figures go into `figures` in a folder of its name beside it.
+    - `folder`: the folder of the records. If its name is "smoke", the page says that it is a smoke
+        run.
+    - `path`: the path of the page. Figures go into the folder NAME/figures next to it.
 
     **Returns:**
 
