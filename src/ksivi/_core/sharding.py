@@ -122,7 +122,7 @@ def platform_of(arrays: Iterable[Any]) -> str:
 
 @contextlib.contextmanager
 def tracing_for(platform: str) -> Iterator[None]:
-    """Inside the block, `platform()` returns this platform: that of the program being traced."""
+    """Inside the block, `platform()` returns the platform of the program being traced."""
     before = _platform.set(platform)
     try:
         yield

@@ -56,9 +56,9 @@ def fit(
 ) -> Fit[FitDiagnostics]:
     r"""Posterior draws without tuning, and a verdict on them.
 
-    1. Rprop and L-BFGS search for modes, from several starts. 2. Batch and match fits a Gaussian
-    around each mode. If one Gaussian is not enough, their mixture
-       gives rough draws.
+    1. Rprop and L-BFGS search for modes, from several starts.
+    2. Batch and match fits a Gaussian around each mode. If one Gaussian is not enough, their
+       mixture gives rough draws.
     3. A semi-implicit family with σ(z) and an affine layer is fitted to the rough draws, and then
        trained on Jeffreys' divergence in two independent runs, until the bound has settled.
     4. Checks decide whether to trust the better run: importance weights, HMC chains that start from

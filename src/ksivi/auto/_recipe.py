@@ -75,7 +75,7 @@ class Recipe:
         return self.num_mixing or (256 if dim <= 20 else 128)
 
     def objective(self, dim: int) -> Jeffreys:
-        """Both divergences at draws of the family. SIVI's bound alone misses tails and narrow parts."""
+        """Both divergences at draws of the family. SIVI's bound alone misses tails."""
         return Jeffreys(
             self._bound(dim), Wake(self.num_samples, self.mixing_draws(dim), scale=1.75), share=0.75
         )
