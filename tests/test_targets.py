@@ -120,5 +120,5 @@ def test_values_of_a_score_only_target_are_refused():
     target = ksivi.Target.from_score(lambda x: -x, dim=2)
     assert not target.has_log_density
     np.testing.assert_allclose(target.score(X), -X)
-    with pytest.raises(ValueError, match="score only"):
+    with pytest.raises(ValueError, match="only a score"):
         target.log_density(X)

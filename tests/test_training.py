@@ -261,7 +261,7 @@ def test_callbacks_see_the_run_and_may_end_it():
 def test_score_only_targets_train_but_refuse_values():
     target = ksivi.Target.from_score(lambda x: -(x - MEAN) / SD**2, dim=2)
     np.testing.assert_allclose(train(target=target).history["loss"], train().history["loss"], rtol=1e-4, atol=1e-6)
-    with pytest.raises(ValueError, match="score only"):
+    with pytest.raises(ValueError, match="only a score"):
         train(target=target, objective=ksivi.KSIVI(num_samples=20, log_density_weight=0.1))
 
 
