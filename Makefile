@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: install demo test test-slow lint format bench docs notebook clean
+.PHONY: install demo test test-quick test-slow lint format bench docs notebook clean
 
 install: .venv/installed
 
@@ -15,10 +15,14 @@ install: .venv/installed
 demo: install
 	$(BIN)/ksivi demo
 
-# These tests compile much and run little: without LLVM's optimisation they take a fifth less time. Files go to the
-# workers in the order of tests/conftest.py, the longest first.
+# Files go to the workers in the order of tests/conftest.py, the longest first. Compiled programs are kept in .cache:
+# the next run compiles only what has changed.
 test: install lint
-	XLA_FLAGS=--xla_backend_optimization_level=0 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m 'not slow'
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m 'not slow'
+
+# For every change: formulas, one objective, one method, the architecture, bad input and the pages.
+test-quick: install
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m 'quick and not slow'
 
 test-slow: install
 	$(BIN)/python -m pytest -n auto -m slow
@@ -44,4 +48,4 @@ notebook: install
 	$(BIN)/python scripts/notebook.py
 
 clean:
-	rm -rf .venv demo dist site .pytest_cache .ruff_cache
+	rm -rf .venv .cache demo dist site .pytest_cache .ruff_cache

@@ -34,25 +34,59 @@ def pytest_collection_finish():
 
 
 LONGEST = [
-    "waveform",
-    "docs",
     "kernels",
-    "mcmc",
-    "training",
-    "ksivi",
+    "docs",
     "conformance",
     "trouble",
-    "checkpoints",
-    "fit",
+    "training",
+    "ksivi",
+    "mcmc",
     "rivals",
+    "checkpoints",
     "particles",
+    "fit",
+    "numpyro",
+    "mesh",
+    "doors",
+    "bnn",
+    "formulas",
 ]
+QUICK = [
+    "architecture::",
+    "bad_input::",
+    "formulas::",
+    "security::",
+    "conformance::test_objectives_trace_once_and_repeat_themselves[ksivi]",
+    "conformance::test_methods_trace_once_and_repeat_themselves[svgd]",
+    "docs::test_the_",
+    "docs::test_pages_name_no_private_module",
+    "docs::test_documented_doubts",
+    "docs::test_every_doubt",
+    "kernels::test_gram_equals_the_double_loop",
+    "ksivi::test_estimators_equal_the_double_loop[gaussian",
+    "ksivi::test_pairs_that_share_z_are_left_out",
+]
+"""Beginnings of the names of the tests that `make test-quick` runs, by their file."""
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Files that have no quick test are not imported where only those are asked for."""
+    if config.option.markexpr.startswith("quick") and collection_path.suffix == ".py":
+        return None if any(name.startswith(f"{file_of(collection_path)}::") for name in QUICK) else True
+    return None
 
 
 def pytest_collection_modifyitems(items):
     """The longest files first, so that no worker is left alone with one."""
-    rank = {f"test_{name}.py": i for i, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+    rank = {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(file_of(item.path), len(rank)))
+    for item in items:
+        if f"{file_of(item.path)}::{item.name}".startswith(tuple(QUICK)):
+            item.add_marker("quick")
+
+
+def file_of(path):
+    return path.stem.removeprefix("test_")
 
 
 @pytest.fixture(autouse=True, scope="module")
