@@ -52,10 +52,10 @@ def batch_and_match(
     sds: Float[Array, " m"],
     num_steps: int = 100,
 ) -> Gaussians:
-    r"""Gaussians N(μ, Σ) that minimise a score-based divergence to the target, each from N(start,
-    sd² I).
+    r"""Gaussians N(μ, Σ) that minimise a score-based divergence to the target.
 
-    An update draws a batch x with scores g, means x̄, ḡ and covariances C, Γ, and moves to
+    Each starts from N(start, sd² I). An update draws a batch x with scores g, means x̄, ḡ and
+    covariances C, Γ, and moves to
 
         Σ′ U Σ′ + Σ′ = V,   U = λ Γ + λ/(1+λ) ḡ ḡᵀ,   V = Σ + λ C + λ/(1+λ) (μ − x̄)(μ − x̄)ᵀ
         μ′ = (μ + λ (Σ′ ḡ + x̄)) / (1 + λ)

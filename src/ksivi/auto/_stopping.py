@@ -16,8 +16,8 @@ def has_settled(losses: Float[np.ndarray, "r t"], fewest: int) -> bool:
 
     The last third of the steps is compared with the third before it,
 
-        |change| + 2 standard errors < tolerance,   change = mean of the last third − mean of the
-        one before,
+        |change| + 2 standard errors < tolerance,
+        change = mean of the last third − mean of the third before,
 
     so that noise alone never stops a run: with more noise, longer windows are needed. A bound that
     is flat from the start, as for a Gaussian target, has settled after the minimum number of steps.

@@ -76,8 +76,7 @@ def mean_acceptance(history: dict[str, np.ndarray], num_warmup: int) -> float | 
 
 
 def agreement(kept: Float[np.ndarray, "t n d"]) -> ChainDiagnostics:
-    """The largest rank-normalised split R-hat of any coordinate, and the smallest effective sample
-    size.
+    """The largest rank-normalised split R-hat and the smallest effective sample size.
 
     The effective sample size is the smaller of bulk and tail. Both numbers are None for fewer than
     two chains or fewer than four draws per chain.

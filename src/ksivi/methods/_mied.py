@@ -16,12 +16,11 @@ _EXTRA_EXPONENT = 1e-4
 
 
 class MIED(AbstractParticles):
-    r"""Minimises E = log Σᵢⱼ exp[−(s/2) log(‖xᵢ − xⱼ‖² + ε) − ½ (log p(xᵢ) + log p(xⱼ))], s = d +
-    1e-4.
+    r"""Minimises E = log Σᵢⱼ exp[−(s/2) log(‖xᵢ − xⱼ‖² + ε) − ½ (log p(xᵢ) + log p(xⱼ))].
 
-    The distance of a point to itself is set to hᵢ / (1.3 d)^{1/d}, where hᵢ is the distance to its
-    nearest neighbour, without gradient. It needs log-density values, and uses all rows of the data,
-    not minibatches.
+    Here s = d + 1e-4. The distance of a point to itself is set to hᵢ / (1.3 d)^{1/d}, where hᵢ is
+    the distance to its nearest neighbour, without gradient. It needs log-density values, and uses
+    all rows of the data, not minibatches.
 
     **Arguments:**
 

@@ -15,8 +15,7 @@ _DRAWS, _BATCH_SIZE = 1_000, 50
 
 
 def examine(key: PRNGKeyArray, setup: Setup, state: TrainState) -> NotFinite:
-    """What is not finite at the step from this state: the score or log density at draws, or the
-    gradient.
+    """What is not finite at this state: the score or log density at draws, or the gradient.
 
     **Arguments:**
 

@@ -29,10 +29,10 @@ def with_sharded_rows(target: Target) -> Target:
 
 
 def split_shared(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Splits arguments into what the runs of a batch share, and lists with one value per run,
-    stacked.
+    """Splits arguments into what the runs share, and what came as a list with one per run.
 
-    The shared part of a list is its first entry: the code, shapes and static fields are the same.
+    The arrays of a list are stacked. Its shared part is its first entry: the code, shapes and
+    static fields are the same.
     """
     shared = {name: part[0] if isinstance(part, list) else part for name, part in parts.items()}
     return shared, {

@@ -30,8 +30,7 @@ _DRAWN_AHEAD = 2**23
 
 
 class TrainState(eqx.Module):
-    """The state for the next step: parameters, their average if any, and optimiser and objective
-    state.
+    """The parameters, their average if any, and the states of optimiser and objective.
 
     `early_ratio` is the Stein ratio of the first steps, and NaN before them. Later ratios are
     compared with it to find trouble.
