@@ -13,7 +13,7 @@ IN_THREE, IN_FULL = "num_primitive_operations = 3", "HIGHEST, HIGHEST"
 
 @pytest.fixture
 def ampere(monkeypatch):
-    monkeypatch.setattr(_numerics, "has_ampere", lambda: True)
+    monkeypatch.setattr(numerics, "has_ampere", lambda: True)
     jax.clear_caches()
 
 
@@ -41,7 +41,7 @@ def test_a_cpu_beside_a_gpu_multiplies_in_full(ampere):
 
 
 def test_older_gpus_multiply_in_full(monkeypatch):
-    monkeypatch.setattr(_numerics, "has_ampere", lambda: False)
+    monkeypatch.setattr(numerics, "has_ampere", lambda: False)
     assert all(IN_FULL in line and "algorithm" not in line for line in products("cuda"))
 
 

@@ -1,5 +1,6 @@
 """The semi-implicit family q(x) = ∫ q(x|z) q(z) dz."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
@@ -48,7 +49,6 @@ class SemiImplicit(AbstractFamily):
     - `conditional`: q(x|z).
     - `layer`: an affine map that is applied to x and trained with the rest. The paper's family has
         none.
-    - `normal`: draws standard normals as `jax.random.normal` does. Training passes a faster one.
 
     ```python
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(50, 50))
@@ -62,19 +62,16 @@ class SemiImplicit(AbstractFamily):
     conditional: DiagonalGaussian
     dim: int = eqx.field(static=True)
     layer: Triangular | None = None
-    normal: Normal = eqx.field(
-        static=True, default=jax.random.normal, repr=False, metadata={"saved": False}
-    )
+    normal: Normal = eqx.field(static=True, default=jax.random.normal, repr=False, metadata={"saved": False})
 
     def __init__(
         self,
         mixing: AbstractMixing | Callable,
         conditional: DiagonalGaussian,
         layer: Triangular | None = None,
-        normal: Normal = jax.random.normal,
     ):
         self.layer = layer
-        self.normal = normal
+        self.normal = jax.random.normal
         self.mixing = mixing if isinstance(mixing, AbstractMixing) else _sampled(mixing)
         if not isinstance(conditional, DiagonalGaussian):
             raise ValueError(f"conditional must be a DiagonalGaussian, got {describe(conditional)}")
@@ -142,8 +139,11 @@ class SemiImplicit(AbstractFamily):
         return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
 
     def with_normals(self, normal: Normal) -> "SemiImplicit":
-        """The same family, with `normal` in place of `jax.random.normal` for z and ξ."""
-        return SemiImplicit(self.mixing.with_normals(normal), self.conditional, self.layer, normal)
+        """The same family, whose z and ξ come from standard normals that `normal` makes."""
+        family = copy.copy(self)  # not by `__init__`, which would find the dimension again
+        object.__setattr__(family, "mixing", self.mixing.with_normals(normal))
+        object.__setattr__(family, "normal", normal)
+        return family
 
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
         """All the randomness of the samples: n draws of z, and `noise_per_z` of ξ for each z."""
@@ -157,9 +157,7 @@ class SemiImplicit(AbstractFamily):
         noise_per_z = len(xi) // len(z)
 
         def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
-            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(
-                -1, self.dim
-            )
+            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(-1, self.dim)
 
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
@@ -179,9 +177,7 @@ class SemiImplicit(AbstractFamily):
         x = place(mean, log_var, xi)[0]
         log_q = jax.vmap(log_normal)(xi, log_var)
         if len(others):
-            log_q = log_mean_exp(
-                jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1)
-            )
+            log_q = log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
         return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
 
     def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
@@ -212,9 +208,7 @@ class SemiImplicit(AbstractFamily):
         others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
         return self.transport_and_log_prob(noise, others, exact_log_normals)
 
-    def log_prob(
-        self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int
-    ) -> Float[Array, " n"]:
+    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` new draws of z.
 
         It is too low on average, and far too low for small K.
@@ -244,25 +238,20 @@ class SemiImplicit(AbstractFamily):
 def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
     """The dimension of x. Raises `ValueError` unless mean and log_var agree on it."""
     try:
-        shapes = eqx.filter_eval_shape(
-            lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0)
-        )
+        shapes = eqx.filter_eval_shape(lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0))
     except (TypeError, ValueError) as error:
         raise ValueError(f"mixing and conditional do not fit together: {error}") from error
     mean, log_var = shapes
     if mean.ndim != 1 or mean.shape != log_var.shape:
         raise ValueError(
-            "mean and log_var must map z to vectors of one length, got shapes "
-            f"{mean.shape} and {log_var.shape}"
+            f"mean and log_var must map z to vectors of one length, got shapes {mean.shape} and {log_var.shape}"
         )
     return mean.shape[0]
 
 
 def _sampled(mixing: Callable) -> SampledMixing:
     if not callable(mixing):
-        raise ValueError(
-            f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}"
-        )
+        raise ValueError(f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}")
     with attributing_errors_to("mixing"):
         return SampledMixing(mixing)
 
@@ -271,9 +260,7 @@ def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Fl
     start, floors = _vector(log_var, "log_var", dim), _vector(floor, "min_log_var", dim)
     traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
     if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
-        raise ValueError(
-            f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}"
-        )
+        raise ValueError(f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}")
     return start
 
 
