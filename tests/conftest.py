@@ -47,7 +47,7 @@ LONGEST = [
     "fit",
     "numpyro",
     "mesh",
-    "doors",
+    "host_functions",
     "bnn",
     "formulas",
 ]
