@@ -12,7 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._core.checks import as_count, as_flag, attributing_errors_to, describe, holds_numbers, require_callable
+from .._core.checks import (
+    as_count,
+    as_flag,
+    attributing_errors_to,
+    describe,
+    holds_numbers,
+    require_callable,
+)
 from ._density import AbstractDensity, Point
 from ._probe import as_test_point
 from ._pytree import named_layout
