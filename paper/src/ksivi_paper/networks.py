@@ -9,7 +9,7 @@ import json
 import time
 import zlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -81,7 +81,7 @@ def _find_hyper(key: Array, problem: BNN, num_steps: int) -> Hyper:
     start_key, run_key, draw_key = jax.random.split(key, 3)
     start = problem.hyper_start(start_key, _HYPER_PARTICLES)
     method = SVGD(_HYPER_PARTICLES, num_steps, optimizer=_rmsprop(), start=start)
-    fit = run(run_key, problem.hyper_target(), method, chunk_size=1_000, progress=False)
+    fit = cast(Fit, run(run_key, problem.hyper_target(), method, chunk_size=1_000, progress=False))
     return problem.hyper_from_particles(finished([fit])[0].posterior.sample(draw_key, _HYPER_PARTICLES))
 
 
@@ -239,7 +239,7 @@ class SampledNetworks(_Networks):
             method = SVGD(_NUM_DRAWS, self.num_steps, optimizer=_rmsprop(), start=start)
         else:
             method = SGLD(step_size, _NUM_DRAWS, self.num_steps - 1, 1, thin=1, start=start)
-        return run(run_key, problem.target, method, chunk_size=1_000, progress=False)
+        return cast(Fit, run(run_key, problem.target, method, chunk_size=1_000, progress=False))
 
 
 def _some_rows(problem: BNN) -> tuple[Array, Array]:

@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import time
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -135,7 +135,7 @@ class Sampling(Cell):
         start_key, run_key = jax.random.split(jax.random.key(seed))
         start = problem.start(start_key, self.num_points)
         method = _METHODS[self.method](self.num_points, start=start, **dict(self.options))
-        return run(run_key, problem.target, method, chunk_size=1_000, progress=False)
+        return cast(Fit, run(run_key, problem.target, method, chunk_size=1_000, progress=False))
 
 
 _METHODS: dict[str, Any] = {

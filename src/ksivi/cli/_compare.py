@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -67,7 +67,7 @@ def compare(
         with where:
             truth = comparison.know_truth(truth_key, chosen)
             watch = lambda name: [bars[name]]  # noqa: E731
-            options = {"preset": preset, "callbacks": watch, "executor": where}
+            options: dict[str, Any] = {"preset": preset, "callbacks": watch, "executor": where}
             for result in comparison.compare(key, chosen, truth, names, **options):
                 done.append(result)
                 interrupted = result.status.kind == "interrupted"

@@ -3,7 +3,7 @@ file."""
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jax
 import optax
@@ -189,7 +189,7 @@ class SamplingPlan:
         """Runs the method from the starting points of a problem."""
         start_key, run_key = jax.random.split(key)
         method = self.method_from(problem.start(start_key, self.num_points))
-        return run(run_key, problem.target, method, callbacks=callbacks, progress=False)
+        return cast(Fit, run(run_key, problem.target, method, callbacks=callbacks, progress=False))
 
     def method_from(self, start: Float[Array, "n d"]) -> AbstractMethod:
         """The method with these starting points."""

@@ -8,7 +8,7 @@ import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from .._core.checks import as_single_key, attributing_errors_to, describe, requi
 from .._core.compile import jit
 from .._core.files import save
 from ..families import Empirical
+from ..results import Fit
 from ..targets import Target
 from ._method import require_values
 from ._nuts import NUTS
@@ -99,7 +100,7 @@ def reference_draws(
 def _sample(
     key: PRNGKeyArray, target: Target, method: NUTS, progress: bool | None
 ) -> Float[Array, "n d"]:
-    fit = run(key, target, method, progress=progress)
+    fit = cast(Fit, run(key, target, method, progress=progress))
     if fit.status.kind == "interrupted":
         raise KeyboardInterrupt
     if not fit.trusted:

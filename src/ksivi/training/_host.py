@@ -62,7 +62,7 @@ class Progress:
     ending: Status | None = None
 
     @classmethod
-    def at(cls, state: PyTree, early_ratio: Array, rate: Scalar | None = None) -> "Progress":
+    def at(cls, state: PyTree, early_ratio: Array | np.ndarray, rate: Scalar | None = None) -> "Progress":
         """The progress at the start of a call. The state may come from an earlier run."""
         early, step = np.atleast_1d(np.asarray(early_ratio)), int(np.max(np.asarray(state.step)))
         limits, troubles = np.full(len(early), NEVER), (None,) * len(early)
