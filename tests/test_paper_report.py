@@ -135,7 +135,7 @@ def test_runs_that_failed_are_named(page):
 
 def test_chains_agree_in_words(page):
     """Draws of one distribution: a divergence near 0."""
-    found = re.search(r"by the tenth nearest neighbours: (\S+) \(paper: 0.0289\)", page.read_text())
+    found = re.search(r"from the tenth nearest neighbours: (\S+) \(paper: 0.0289\)", page.read_text())
     assert abs(float(found[1].replace("−", "-"))) < 0.1
 
 
@@ -174,7 +174,7 @@ def test_the_headline_stands_alone(records):
     text = headline(records)
     assert text.startswith("| KSIVI on | ours | paper |")
     assert "0.1000 ± 0.0100 ≈[^waveform-ksivi] | 0.0965 | 0.0332 | 3 |" in text
-    assert "less one standard deviation" in text
+    assert "minus one standard deviation" in text
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_the_headline_is_put_between_its_marks(tmp_path):
     assert "old" not in text
     assert text.count(paper.headline(one_of_each())) == 1
     path.write_text("no marks")
-    with pytest.raises(ValueError, match=r"page\.md must hold the lines"):
+    with pytest.raises(ValueError, match=r"page\.md must contain the lines"):
         paper.embed(path, [])
 
 
