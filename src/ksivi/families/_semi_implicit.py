@@ -62,7 +62,9 @@ class SemiImplicit(AbstractFamily):
     conditional: DiagonalGaussian
     dim: int = eqx.field(static=True)
     layer: Triangular | None = None
-    normal: Normal = eqx.field(static=True, default=jax.random.normal, repr=False, metadata={"saved": False})
+    normal: Normal = eqx.field(
+        static=True, default=jax.random.normal, repr=False, metadata={"saved": False}
+    )
 
     def __init__(
         self,
@@ -157,7 +159,9 @@ class SemiImplicit(AbstractFamily):
         noise_per_z = len(xi) // len(z)
 
         def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
-            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(-1, self.dim)
+            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(
+                -1, self.dim
+            )
 
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
@@ -177,7 +181,9 @@ class SemiImplicit(AbstractFamily):
         x = place(mean, log_var, xi)[0]
         log_q = jax.vmap(log_normal)(xi, log_var)
         if len(others):
-            log_q = log_mean_exp(jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1))
+            log_q = log_mean_exp(
+                jnp.concatenate([log_q[:, None], pairwise(x, means, log_vars)], axis=1)
+            )
         return (x, log_q) if self.layer is None else (self.layer(x), log_q - self.layer.log_det())
 
     def log_mixture(self, x: Float[Array, "n d"], z: Float[Array, "m k"]) -> Float[Array, " n"]:
@@ -208,7 +214,9 @@ class SemiImplicit(AbstractFamily):
         others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
         return self.transport_and_log_prob(noise, others, exact_log_normals)
 
-    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
+    def log_prob(
+        self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int
+    ) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` new draws of z.
 
         It is too low on average, and far too low for small K.
@@ -238,7 +246,9 @@ class SemiImplicit(AbstractFamily):
 def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
     """The dimension of x. Raises `ValueError` unless mean and log_var agree on it."""
     try:
-        shapes = eqx.filter_eval_shape(lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0))
+        shapes = eqx.filter_eval_shape(
+            lambda key: conditional.parameters(mixing.sample(key, 1)[0]), jax.random.key(0)
+        )
     except (TypeError, ValueError) as error:
         raise ValueError(f"mixing and conditional do not fit together: {error}") from error
     mean, log_var = shapes
@@ -251,7 +261,9 @@ def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
 
 def _sampled(mixing: Callable) -> SampledMixing:
     if not callable(mixing):
-        raise ValueError(f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}")
+        raise ValueError(
+            f"mixing must be a distribution of z or a function of a key, got {describe(mixing)}"
+        )
     with attributing_errors_to("mixing"):
         return SampledMixing(mixing)
 
@@ -260,7 +272,9 @@ def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Fl
     start, floors = _vector(log_var, "log_var", dim), _vector(floor, "min_log_var", dim)
     traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
     if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
-        raise ValueError(f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}")
+        raise ValueError(
+            f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}"
+        )
     return start
 
 
