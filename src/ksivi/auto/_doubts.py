@@ -6,7 +6,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._core.compile import one_shot
-from ..diagnostics import Difference, Importance, Movement, difference, sliced_distance, truncated_weights
+from ..diagnostics import (
+    Difference,
+    Importance,
+    Movement,
+    difference,
+    sliced_distance,
+    truncated_weights,
+)
 from ..targets import Target
 from ._gaussians import LEAST_MASS, Gaussians
 
@@ -36,7 +43,9 @@ def moves(what: str, change: Difference, turned: Difference, error: float = 0.0)
     return None
 
 
-def weights_move(draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]) -> str | None:
+def weights_move(
+    draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]
+) -> str | None:
     """Doubts if the weights change the draws.
 
     They also see shares of separate modes, which chains do not.
@@ -97,7 +106,9 @@ def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) ->
     turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
     steps = np.concatenate([np.diag(high - low), turned])
     steps = np.concatenate([steps, -steps])
-    middle, near, far = (np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4))
+    middle, near, far = (
+        np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4)
+    )
     # Where a scale grows, the density may rise again from a very low value. That is no mass.
     fine = np.isfinite(near) & np.isfinite(far) & (far > middle - 2 * np.log(1e4))
     slopes = np.full(len(near), -np.inf)
@@ -107,7 +118,9 @@ def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) ->
         return None
     first = int(np.argmax(flat)) % (2 * len(centre))
     where = f"coordinate {first}" if first < len(centre) else "a combination of coordinates"
-    return f"the posterior may be improper: its density falls no faster than 1/r far out along {where}"
+    return (
+        f"the posterior may be improper: its density falls no faster than 1/r far out along {where}"
+    )
 
 
 def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | None:
@@ -144,6 +157,8 @@ def _nine_tenths_of_chi2(dim: int) -> float:
 
 
 @one_shot
-def _along(target: Target, centre: Float[np.ndarray, " d"], steps: Float[np.ndarray, "n d"]) -> Float[Array, " n"]:
+def _along(
+    target: Target, centre: Float[np.ndarray, " d"], steps: Float[np.ndarray, "n d"]
+) -> Float[Array, " n"]:
     points = jnp.asarray(centre[None] + steps, jnp.result_type(float))
     return jax.vmap(target.unwhitened().log_density)(points)

@@ -14,7 +14,10 @@ from ._trust import Findings
 
 Refinement = Literal["hmc", "importance"]
 
-_IN_WORDS = {"hmc": "Hamiltonian Monte Carlo from the sampler's draws", "importance": "importance resampling"}
+_IN_WORDS = {
+    "hmc": "Hamiltonian Monte Carlo from the sampler's draws",
+    "importance": "importance resampling",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +42,9 @@ def require_refinement(refine: str) -> None:
         raise ValueError(f'refine must be "hmc" or "importance", got {refine!r}')
 
 
-def refined(key: PRNGKeyArray, target: Target, refine: Refinement, findings: Findings) -> Refined | None:
+def refined(
+    key: PRNGKeyArray, target: Target, refine: Refinement, findings: Findings
+) -> Refined | None:
     """The corrected draws, taken from the checks; None if the draws could not be checked."""
     weighed, moved = findings.weighed, findings.moved
     if weighed is None or moved is None:
@@ -48,6 +53,8 @@ def refined(key: PRNGKeyArray, target: Target, refine: Refinement, findings: Fin
         draws, effective = moved.after, float(len(moved.after))
     else:
         draws, effective = weighed.resampled(key)
-    by = _IN_WORDS[refine] + (f", k-hat {pareto_khat(weighed.log_weights):.2f}" if refine == "importance" else "")
+    by = _IN_WORDS[refine] + (
+        f", k-hat {pareto_khat(weighed.log_weights):.2f}" if refine == "importance" else ""
+    )
     stored = Empirical(jnp.asarray(draws, jnp.result_type(float)))
     return Refined(by, Posterior.of(stored, target.unwhitened()), effective)

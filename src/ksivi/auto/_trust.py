@@ -21,7 +21,15 @@ from ..diagnostics import (
 )
 from ..results import FitDiagnostics, Posterior
 from ..targets import Target
-from ._doubts import cannot_tell, is_improper, memory_of_modes, misses_modes, moves, runs_differ, weights_move
+from ._doubts import (
+    cannot_tell,
+    is_improper,
+    memory_of_modes,
+    misses_modes,
+    moves,
+    runs_differ,
+    weights_move,
+)
 from ._gaussians import Gaussians
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
@@ -44,7 +52,11 @@ class Findings:
 
 
 def examine(
-    key: PRNGKeyArray, target: Target, best: Posterior, others: Sequence[Posterior], gaussians: Gaussians
+    key: PRNGKeyArray,
+    target: Target,
+    best: Posterior,
+    others: Sequence[Posterior],
+    gaussians: Gaussians,
 ) -> Findings:
     """Checks the best posterior.
 
@@ -61,7 +73,10 @@ def examine(
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
         return Findings(FitDiagnostics(), [f"the draws cannot be examined: {error}"])
-    khats, limit = [pareto_khat(one.log_weights) for one in (plain, weighed)], khat_threshold(_NUM_WEIGHED)
+    khats, limit = (
+        [pareto_khat(one.log_weights) for one in (plain, weighed)],
+        khat_threshold(_NUM_WEIGHED),
+    )
     is_light = khats[1] < limit
     corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, gaussians))

@@ -13,7 +13,13 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int, PRNGKeyArray
 
-from .._core.checks import as_count, as_single_key, attributing_errors_to, describe, require_callable
+from .._core.checks import (
+    as_count,
+    as_single_key,
+    attributing_errors_to,
+    describe,
+    require_callable,
+)
 from .._core.files import write_atomically
 from ..auto import fit as run_fit
 from ..results import Fit
@@ -69,12 +75,19 @@ class Calibration:
     def coverage(self, level: float) -> tuple[float, float]:
         """The share of intervals that contain the true value, and its standard error."""
         by_replication = self.inside(level).mean(axis=1)
-        return float(by_replication.mean()), float(by_replication.std(ddof=1) / np.sqrt(len(by_replication)))
+        return float(by_replication.mean()), float(
+            by_replication.std(ddof=1) / np.sqrt(len(by_replication))
+        )
 
     @property
     def counts(self) -> Int[np.ndarray, "q b"]:
         """Histograms of the ranks. They are flat if the posteriors are calibrated."""
-        return np.array([np.bincount(column * _BINS // (_RANKED + 1), minlength=_BINS) for column in self.ranks.T])
+        return np.array(
+            [
+                np.bincount(column * _BINS // (_RANKED + 1), minlength=_BINS)
+                for column in self.ranks.T
+            ]
+        )
 
     @property
     def p_values(self) -> Float[np.ndarray, " q"]:
@@ -103,13 +116,19 @@ class Calibration:
 
     def __str__(self) -> str:
         wide = max(len(name) for name in [*self.names, "all"])
-        lines = [f"{'':{wide}}   p of ranks   " + "   ".join(f"{level:.0%} holds" for level in self.levels)]
+        lines = [
+            f"{'':{wide}}   p of ranks   "
+            + "   ".join(f"{level:.0%} holds" for level in self.levels)
+        ]
         for i, (name, p) in enumerate(zip(self.names, self.p_values, strict=True)):
             held = "   ".join(f"{self.inside(level)[:, i].mean():9.1%}" for level in self.levels)
             lines.append(f"{name:{wide}}   {p:10.3f}   {held}")
         pooled = "   ".join(f"{self.coverage(level)[0]:9.1%}" for level in self.levels)
         trusted = sum(one.trusted for one in self.replications)
-        lines += [f"{'all':{wide}}   {'':10}   {pooled}", f"{len(self.replications)} fits, {trusted} of them trusted"]
+        lines += [
+            f"{'all':{wide}}   {'':10}   {pooled}",
+            f"{len(self.replications)} fits, {trusted} of them trusted",
+        ]
         return "\n".join(lines)
 
 
@@ -162,7 +181,11 @@ def calibrate(
     """
     key, count = as_single_key(key), as_count(num_replications, "num_replications", minimum=2)
     fit = _fit if fit is None else fit
-    for name, one in {"simulate": simulate, "fit": fit, "heard": print if heard is None else heard}.items():
+    for name, one in {
+        "simulate": simulate,
+        "fit": fit,
+        "heard": print if heard is None else heard,
+    }.items():
         require_callable(one, name)
     if not isinstance(record, str | os.PathLike | None):
         raise ValueError(f"record must be the path of a file, got {describe(record)}")
@@ -187,7 +210,9 @@ def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable)
     with attributing_errors_to("simulate"):
         truth, target = simulate(truth_key)
     if not isinstance(truth, dict) or not isinstance(target, Target):
-        raise ValueError(f"simulate must return a dict of parameters and a Target, got {describe((truth, target))}")
+        raise ValueError(
+            f"simulate must return a dict of parameters and a Target, got {describe((truth, target))}"
+        )
     began = time.perf_counter()
     with contextlib.nullcontext() if fit is _fit else attributing_errors_to("fit"):
         found = fit(fit_key, target)
@@ -205,7 +230,9 @@ def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable)
     return Replication(_name(key), index, ranks, shares, found.trusted, str(found.status), seconds)
 
 
-def _below(truth: dict[str, Any], draws: dict[str, Any]) -> Iterator[tuple[str, Bool[np.ndarray, " n"]]]:
+def _below(
+    truth: dict[str, Any], draws: dict[str, Any]
+) -> Iterator[tuple[str, Bool[np.ndarray, " n"]]]:
     """The name of each number, and which draws are below its true value."""
     for name, values in draws.items():
         values, true = np.asarray(values), np.asarray(truth[name])
@@ -244,7 +271,9 @@ def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
                 ) from error
             write_atomically(path, "".join(lines[:-1]).encode())
     if any(one.key != key for one in found):
-        raise ValueError(f"record must come from the same key, but {path} belongs to a different calibration")
+        raise ValueError(
+            f"record must come from the same key, but {path} belongs to a different calibration"
+        )
     return found
 
 

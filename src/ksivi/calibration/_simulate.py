@@ -45,7 +45,9 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
     def simulate(key: PRNGKeyArray) -> tuple[dict[str, Array], Target]:
         prior_key, data_key = jax.random.split(key)
         keys = dict(zip(observed, jax.random.split(data_key, len(observed)), strict=True))
-        simulated = _replacing(model, lambda name, site: _like(keys[name], site["fn"], site["value"]))
+        simulated = _replacing(
+            model, lambda name, site: _like(keys[name], site["fn"], site["value"])
+        )
         sites = handlers.trace(handlers.seed(simulated, prior_key)).get_trace(*args, **kwargs)
         values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
         data = {name: values.pop(name) for name in observed}
@@ -63,7 +65,11 @@ def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -
 
     class Replacing(Messenger):
         def process_message(self, site: dict[str, Any]) -> None:
-            if site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ != "Unit":
+            if (
+                site["type"] == "sample"
+                and site["is_observed"]
+                and type(site["fn"]).__name__ != "Unit"
+            ):
                 site["value"] = value(site["name"], site)
 
     return Replacing(model)

@@ -12,13 +12,22 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
 def calibrate(
     model: Annotated[str, typer.Argument(help="FILE.py:NAME of a NumPyro model.")],
     data: Annotated[
-        Path | None, typer.Option(help="A .csv, .json or .npz file. Its columns are passed to the model by name.")
+        Path | None,
+        typer.Option(
+            help="A .csv, .json or .npz file. Its columns are passed to the model by name."
+        ),
     ] = None,
     replications: Annotated[int, typer.Option(help="Number of simulated data sets to fit.")] = 200,
-    out: Annotated[Path, typer.Option(help="Folder for the replications and the figure.")] = Path("calibration"),
+    out: Annotated[Path, typer.Option(help="Folder for the replications and the figure.")] = Path(
+        "calibration"
+    ),
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Maximum number of training steps per fit.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    steps: Annotated[
+        int | None, typer.Option(help="Maximum number of training steps per fit.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of the table.")
+    ] = False,
 ) -> None:
     """Check whether fits of a model are calibrated, with data simulated from its prior.
 
@@ -45,15 +54,23 @@ def calibrate(
     simulate, place = simulate_of(model, data), folder(out)
     options = {"fit": lambda key, target: fit(key, target, num_steps=steps, progress=False)}
     say = lambda one: notes.print(  # noqa: E731
-        f"{one.index + 1} of {replications}: {one.seconds:.0f} s, {one.status}", highlight=False, markup=False
+        f"{one.index + 1} of {replications}: {one.seconds:.0f} s, {one.status}",
+        highlight=False,
+        markup=False,
     )
     try:
         found = run(
-            jax.random.key(seed), simulate, replications, record=place / "replications.jsonl", heard=say, **options
+            jax.random.key(seed),
+            simulate,
+            replications,
+            record=place / "replications.jsonl",
+            heard=say,
+            **options,
         )
     except KeyboardInterrupt:
         notes.print(
-            f"interrupted; {place} has the fits so far: run the same command again to continue", highlight=False
+            f"interrupted; {place} has the fits so far: run the same command again to continue",
+            highlight=False,
         )
         raise typer.Exit(INTERRUPTED) from None
     save(rank_histograms(found), place / "ranks.png")

@@ -31,7 +31,9 @@ def read_data(path: Path) -> Data:
         raise ValueError(f"--data: {path} cannot be read: {error}") from error
     for name, values in found.items():
         if np.asarray(values).dtype.kind not in "biuf":
-            raise ValueError(f"--data: {name!r} in {path} must be numbers, not null, text or uneven lists")
+            raise ValueError(
+                f"--data: {name!r} in {path} must be numbers, not null, text or uneven lists"
+            )
     return found
 
 
@@ -40,11 +42,15 @@ def _read_csv(path: Path) -> Data:
         names, *rows = [row for row in csv.reader(file) if row] or [[]]
     names = [name.strip() for name in names]
     if not rows or "" in names or len(set(names)) < len(names):
-        raise ValueError(f"it must have a header of different names, and rows below; its header is {','.join(names)}")
+        raise ValueError(
+            f"it must have a header of different names, and rows below; its header is {','.join(names)}"
+        )
     columns: dict[str, list[float]] = {name: [] for name in names}
     for i, row in enumerate(rows):
         if len(row) != len(names):
-            raise ValueError(f"the header has {len(names)} columns, but row {i + 1} below it has {len(row)}")
+            raise ValueError(
+                f"the header has {len(names)} columns, but row {i + 1} below it has {len(row)}"
+            )
         for name, text in zip(names, row, strict=True):
             columns[name].append(_as_number(text, name, i + 1))
     return {name: _whole(np.asarray(column)) for name, column in columns.items()}
@@ -54,7 +60,9 @@ def _as_number(text: str, name: str, row: int) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"column {name!r} has {text!r} in row {row}, which is not a number") from None
+        raise ValueError(
+            f"column {name!r} has {text!r} in row {row}, which is not a number"
+        ) from None
 
 
 def _whole(column: np.ndarray) -> np.ndarray:
@@ -67,7 +75,10 @@ def _read_json(path: Path) -> Data:
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("it must contain one object of numbers and lists by name")
-    return {name: np.asarray(value) if isinstance(value, list) else value for name, value in found.items()}
+    return {
+        name: np.asarray(value) if isinstance(value, list) else value
+        for name, value in found.items()
+    }
 
 
 def _read_npz(path: Path) -> Data:

@@ -13,25 +13,38 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
 def fit(
-    model: Annotated[str, typer.Argument(help="FILE.py:NAME of a log density, a NumPyro or PyMC model, or a Target.")],
+    model: Annotated[
+        str,
+        typer.Argument(help="FILE.py:NAME of a log density, a NumPyro or PyMC model, or a Target."),
+    ],
     dim: Annotated[int | None, typer.Option(help="Number of coordinates of a log density.")] = None,
     data: Annotated[
-        Path | None, typer.Option(help="A .csv, .json or .npz file. Its columns are passed to the model by name.")
+        Path | None,
+        typer.Option(
+            help="A .csv, .json or .npz file. Its columns are passed to the model by name."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("run"),
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Maximum number of training steps.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Time limit in seconds, approximately.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Time limit in seconds, approximately.")
+    ] = None,
     checkpoint: Annotated[
-        bool, typer.Option("--checkpoint", help="Write checkpoints into the folder, for ksivi resume.")
+        bool,
+        typer.Option("--checkpoint", help="Write checkpoints into the folder, for ksivi resume."),
     ] = False,
     log: Annotated[
-        Path | None, typer.Option(help="Append a line of JSON to this file every few hundred steps.")
+        Path | None,
+        typer.Option(help="Append a line of JSON to this file every few hundred steps."),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Show the progress on a page that only this machine can open.")
+        bool,
+        typer.Option("--live", help="Show the progress on a page that only this machine can open."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of the table.")
+    ] = False,
 ) -> None:
     """Fit a model without tuning, check the draws, and save the sampler in a folder.
 
@@ -71,20 +84,30 @@ def run_request(
     from ._models import target_of
 
     require_seed(request.seed)
-    target = target_of(request.model, request.dim, None if request.data is None else Path(request.data))
+    target = target_of(
+        request.model, request.dim, None if request.data is None else Path(request.data)
+    )
     place = folder(out)
     snapshots = place / CHECKPOINTS if checkpoint else None
     if checkpoint:
         request.claim(place)
-    options: dict[str, Any] = {"num_steps": request.steps, "budget_s": request.budget, "checkpoint": snapshots}
+    options: dict[str, Any] = {
+        "num_steps": request.steps,
+        "budget_s": request.budget,
+        "checkpoint": snapshots,
+    }
     with serving(request.model) if live else contextlib.nullcontext() as watch:
-        options["callbacks"] = [one for one in (None if log is None else JSONLines(log), watch) if one is not None]
+        options["callbacks"] = [
+            one for one in (None if log is None else JSONLines(log), watch) if one is not None
+        ]
         try:
             found = run_fit(jax.random.key(request.seed), target, **options)
         except RuntimeError as error:
             fail(error, NOT_TRUSTED)
         except KeyboardInterrupt:
-            notes.print("interrupted before the training: there is nothing to save", highlight=False)
+            notes.print(
+                "interrupted before the training: there is nothing to save", highlight=False
+            )
             raise typer.Exit(INTERRUPTED) from None
         record = Record.of(found, model=request.model, data=request.data, seed=request.seed)
         record.write(place)

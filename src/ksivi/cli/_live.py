@@ -28,7 +28,9 @@ class Watch:
         self._losses.append(chunk.loss)
         left = (chunk.num_steps - chunk.step) / max(chunk.steps_per_second, 1e-9)
         speed = f"{chunk.steps_per_second:,.0f} steps/s, at most {left:,.0f} s of training left"
-        self._html = self._page(f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}.")
+        self._html = self._page(
+            f"Step {chunk.step:,} of at most {chunk.num_steps:,}, loss {chunk.loss:.4g}, {speed}."
+        )
 
     def answer(self) -> bytes:
         """The current page, for a browser that asks for it."""
@@ -60,7 +62,9 @@ def serving(title: str) -> Iterator[Watch]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self._is_local() and secrets.compare_digest(self.path.encode(), f"/{token}/".encode())
+            found = self._is_local() and secrets.compare_digest(
+                self.path.encode(), f"/{token}/".encode()
+            )
             body = watch.answer() if found else b"not here"
             self.send_response(200 if found else 404)
             self.send_header("Content-Type", "text/html; charset=utf-8" if found else "text/plain")
@@ -74,14 +78,19 @@ def serving(title: str) -> Iterator[Watch]:
         def _is_local(self) -> bool:
             """Whether the request is for this address, and not from another site."""
             own = f"127.0.0.1:{server.server_port}"
-            return self.headers.get("Host") == own and self.headers.get("Origin", f"http://{own}") == f"http://{own}"
+            return (
+                self.headers.get("Host") == own
+                and self.headers.get("Origin", f"http://{own}") == f"http://{own}"
+            )
 
         def log_message(self, *_: Any) -> None:
             """Logs nothing, because the terminal shows the progress bar."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    notes.print(f"live: http://127.0.0.1:{server.server_port}/{token}/", highlight=False, soft_wrap=True)
+    notes.print(
+        f"live: http://127.0.0.1:{server.server_port}/{token}/", highlight=False, soft_wrap=True
+    )
     try:
         yield watch
     finally:

@@ -23,13 +23,17 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
         given = _arguments(where, found, given)
         found = _made(found, given) or found
     elif given:
-        raise ValueError(f"--data is for a function that takes it, but {where} is a {type(found).__name__}")
+        raise ValueError(
+            f"--data is for a function that takes it, but {where} is a {type(found).__name__}"
+        )
     if isinstance(found, Target):
         return found
     if _is_pymc(found):
         return from_pymc(found)
     if not callable(found):
-        raise ValueError(f"{where} must be a log density, a model or a ksivi.Target, got {type(found).__name__}")
+        raise ValueError(
+            f"{where} must be a log density, a model or a ksivi.Target, got {type(found).__name__}"
+        )
     return _of_numpyro(where, found, given)
 
 
@@ -60,13 +64,17 @@ def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data
     names = [parameter.name for parameter in parameters][len(first) :]
     taken = given if takes_all else {name: value for name, value in given.items() if name in names}
     if left := [name for name in given if name not in taken]:
-        notes.print(f"{where} does not take {', '.join(left)}: not used", highlight=False, markup=False)
+        notes.print(
+            f"{where} does not take {', '.join(left)}: not used", highlight=False, markup=False
+        )
     try:
         inspect.signature(function).bind(*first, **taken)
     except TypeError as error:
         hint = "" if given or first else "; a log density needs --dim, and a model needs --data"
         named = ", ".join(given) or "nothing"
-        raise ValueError(f"--data must contain what {where} takes ({error}), but it has {named}{hint}") from error
+        raise ValueError(
+            f"--data must contain what {where} takes ({error}), but it has {named}{hint}"
+        ) from error
     return taken
 
 
@@ -83,7 +91,10 @@ def _made(function: Callable, given: Data) -> Any:
 
 
 def _is_pymc(found: Any) -> bool:
-    return any(base.__module__.startswith("pymc.") and base.__name__ == "Model" for base in type(found).__mro__)
+    return any(
+        base.__module__.startswith("pymc.") and base.__name__ == "Model"
+        for base in type(found).__mro__
+    )
 
 
 def _of_numpyro(where: str, model: Callable, given: Data) -> Target:
@@ -93,4 +104,6 @@ def _of_numpyro(where: str, model: Callable, given: Data) -> Target:
         raise
     except Exception as error:
         hint = "a log density needs --dim, and a model needs its data"
-        raise ValueError(f"{where} cannot be traced as a NumPyro model ({error}); {hint}") from error
+        raise ValueError(
+            f"{where} cannot be traced as a NumPyro model ({error}); {hint}"
+        ) from error

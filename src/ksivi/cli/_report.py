@@ -9,8 +9,12 @@ from ._shared import folder, notes
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit` or `ksivi compare`.")],
-    out: Annotated[Path | None, typer.Option(help="Output page. Default: report.html in the folder.")] = None,
+    run: Annotated[
+        Path, typer.Argument(help="The folder of a finished `ksivi fit` or `ksivi compare`.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Output page. Default: report.html in the folder.")
+    ] = None,
 ) -> None:
     """Write an HTML page about a run: verdict, curves, marginals, pairs, tables and cost.
 
@@ -24,7 +28,11 @@ def report(
     from ._compare import newest_comparison, read_comparison
 
     compared = newest_comparison(run)
-    html = run_page(read_record(run)) if compared is None else comparison_page(*read_comparison(compared))
+    html = (
+        run_page(read_record(run))
+        if compared is None
+        else comparison_page(*read_comparison(compared))
+    )
     path = run / "report.html" if out is None else out
     folder(path.parent)
     path.write_text(html, encoding="utf-8")

@@ -32,7 +32,9 @@ class Request:
         """
         if (folder / _FILE).is_file() and any((folder / CHECKPOINTS).glob("step-*")):
             before = dataclasses.asdict(Request.read(folder))
-            if other := [name for name, value in dataclasses.asdict(self).items() if before[name] != value]:
+            if other := [
+                name for name, value in dataclasses.asdict(self).items() if before[name] != value
+            ]:
                 raise ValueError(
                     f"--out must be a different folder: {folder} has checkpoints with a different {other[0]}"
                 )
@@ -42,11 +44,15 @@ class Request:
     def read(cls, folder: Path) -> "Request":
         """Reads the request. Raises a `ValueError` if the folder has none."""
         if not (folder / _FILE).is_file():
-            raise ValueError(f"{folder} must be the folder of a `ksivi fit --checkpoint`: there is no {_FILE} in it")
+            raise ValueError(
+                f"{folder} must be the folder of a `ksivi fit --checkpoint`: there is no {_FILE} in it"
+            )
         try:
             request = cls(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise ValueError(f"{folder / _FILE} is damaged: {error}") from error
         if not Path(request.cwd).is_dir():
-            raise ValueError(f"{folder} needs its model in {request.cwd}, but that folder does not exist any more")
+            raise ValueError(
+                f"{folder} needs its model in {request.cwd}, but that folder does not exist any more"
+            )
         return request

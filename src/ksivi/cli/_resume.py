@@ -13,7 +13,9 @@ from ._shared import notes
 
 def resume(
     run: Annotated[Path, typer.Argument(help="The folder of a `ksivi fit --checkpoint`.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of the table.")
+    ] = False,
 ) -> None:
     """Continue a fit that was interrupted or killed, from its last checkpoint.
 

@@ -18,7 +18,9 @@ def sample(
     run: Annotated[Path, typer.Argument(help="The folder of a finished `ksivi fit`.")],
     n: Annotated[int, typer.Option("-n", "--num", help="Number of draws.")] = 4_000,
     form: Annotated[str, typer.Option("--format", help="csv, npz, or netcdf (for ArviZ).")] = "csv",
-    out: Annotated[Path | None, typer.Option(help="Output file. Default: draws.FORMAT in the folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Output file. Default: draws.FORMAT in the folder.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
     """Draw from a fit.
@@ -52,7 +54,9 @@ def _write(path: Path, draws: dict, form: str) -> None:
     from ..results import named_columns
 
     if form == "npz":
-        with zipfile.ZipFile(path, "w") as archive:  # np.savez would take a parameter named `file` as its own argument
+        with zipfile.ZipFile(
+            path, "w"
+        ) as archive:  # np.savez would take a parameter named `file` as its own argument
             for name, values in draws.items():
                 with archive.open(f"{name}.npy", "w") as file:
                     np.lib.format.write_array(file, np.asarray(values))
@@ -61,4 +65,6 @@ def _write(path: Path, draws: dict, form: str) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows([f"{value:.9g}" for value in row] for row in zip(*columns.values(), strict=True))
+        writer.writerows(
+            [f"{value:.9g}" for value in row] for row in zip(*columns.values(), strict=True)
+        )

@@ -15,4 +15,6 @@ def require_fit(target: Any, posterior: Any, name: str) -> None:
         raise ValueError(f"posterior must be a ksivi.Posterior, got {describe(posterior)}")
     require_all_rows(target, name)
     if target.dim != posterior.dim:
-        raise ValueError(f"posterior must have the target's dim {target.dim}, got dim {posterior.dim}")
+        raise ValueError(
+            f"posterior must have the target's dim {target.dim}, got dim {posterior.dim}"
+        )

@@ -45,7 +45,8 @@ class Difference:
         """
         tails = all(_FEWEST_BEYOND <= share <= _MOST_BEYOND for share in self.tails)
         return tails and all(
-            np.mean(np.abs(change)) <= _ON_AVERAGE + 2 * error and np.max(np.abs(change)) <= _AT_WORST + 2 * error
+            np.mean(np.abs(change)) <= _ON_AVERAGE + 2 * error
+            and np.max(np.abs(change)) <= _AT_WORST + 2 * error
             for change in (self.shift, self.width)
         )
 
@@ -53,7 +54,11 @@ class Difference:
         """The difference over all coordinates: on average, and in the worst one."""
         shift, width = np.abs(self.shift), np.abs(self.width)
         return SampleDifference(
-            float(np.mean(shift)), float(np.max(shift)), float(np.mean(width)), float(np.max(width)), *self.tails
+            float(np.mean(shift)),
+            float(np.max(shift)),
+            float(np.mean(width)),
+            float(np.max(width)),
+            *self.tails,
         )
 
     def __str__(self) -> str:
@@ -61,7 +66,9 @@ class Difference:
 
 
 def difference(
-    first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"] | None = None
+    first: Float[np.ndarray, "n d"],
+    second: Float[np.ndarray, "m d"],
+    weights: Float[np.ndarray, " m"] | None = None,
 ) -> Difference:
     """The change from the first sample to the second.
 
@@ -70,7 +77,9 @@ def difference(
     first = as_numbers(first, "first", ("n", "d"))
     second = as_numbers(second, "second", ("m", first.shape[1]))
     count = len(second)
-    weights = np.full(count, 1 / count) if weights is None else as_numbers(weights, "weights", (count,))
+    weights = (
+        np.full(count, 1 / count) if weights is None else as_numbers(weights, "weights", (count,))
+    )
     mean = weights @ second
     sd = np.sqrt(weights @ (second - mean) ** 2)
     low, left, right, high = _weighted_quantiles(second, weights)
@@ -83,7 +92,9 @@ def difference(
 
 
 def sliced_distance(
-    first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "m d"], weights: Float[np.ndarray, " m"]
+    first: Float[np.ndarray, "n d"],
+    second: Float[np.ndarray, "m d"],
+    weights: Float[np.ndarray, " m"],
 ) -> float:
     r"""The sliced W₂ distance to the second, weighted sample, corrected for sampling noise.
 
@@ -93,7 +104,9 @@ def sliced_distance(
 
         D² = E_θ W₂²(θᵀa, θᵀb) − c (1/n + Σ w²)
     """
-    first, second = _normal_scores(np.asarray(first, np.float64), np.asarray(second, np.float64), weights)
+    first, second = _normal_scores(
+        np.asarray(first, np.float64), np.asarray(second, np.float64), weights
+    )
     directions = np.random.default_rng(0).normal(size=(first.shape[1], _NUM_DIRECTIONS))
     directions /= np.linalg.norm(directions, axis=0)
     levels = (np.arange(_GRID) + 0.5) / _GRID
@@ -103,7 +116,9 @@ def sliced_distance(
     return float(np.sqrt(np.maximum(np.mean((ours - theirs) ** 2) - noise, 0)))
 
 
-def _normal_scores(first: np.ndarray, second: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _normal_scores(
+    first: np.ndarray, second: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Both samples, mapped to standard normals by the second's weighted marginals."""
     from scipy.special import ndtri  # SciPy takes longer to import than this library
 

@@ -45,7 +45,9 @@ def discrepancy(
     x = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=2))
     kernel = as_kernel(kernel, IMQ())
     estimate, band, p_value = _bootstrap(bootstrap_key, posterior.view(target), x, kernel)
-    return Discrepancy(float(estimate), float(band[0]), float(band[1]), float(p_value), type(kernel).__name__)
+    return Discrepancy(
+        float(estimate), float(band[0]), float(band[1]), float(p_value), type(kernel).__name__
+    )
 
 
 @one_shot

@@ -44,29 +44,42 @@ def gradient_variance(
     ```
     """
     if not isinstance(objective, AbstractObjective):
-        raise ValueError(f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {objective!r}")
+        raise ValueError(
+            f"objective must be one of ksivi's objectives, such as ksivi.KSIVI(), got {objective!r}"
+        )
     if not isinstance(target, Target) or not isinstance(family, SemiImplicit):
-        raise ValueError(f"target and family must be a Target and a SemiImplicit, got {type(target)}, {type(family)}")
+        raise ValueError(
+            f"target and family must be a Target and a SemiImplicit, got {type(target)}, {type(family)}"
+        )
     if target.dim != family.dim:
         raise ValueError(f"family must have the target's dim {target.dim}, got dim {family.dim}")
     state_key, pairs_key = jax.random.split(as_single_key(key))
     state = objective.init(state_key, target, family)
     keys = jax.random.split(pairs_key, (as_count(num_repeats, "num_repeats", minimum=2), 2))
     now = jnp.asarray(as_count(step, "step", minimum=0), jnp.int32)
-    halves = np.asarray(_half_squared_distances(keys, objective, target, family, state, now), np.float64)
+    halves = np.asarray(
+        _half_squared_distances(keys, objective, target, family, state, now), np.float64
+    )
     return float(halves.mean()), float(halves.std(ddof=1) / np.sqrt(len(halves)))
 
 
 @jit
 def _half_squared_distances(
-    keys: PRNGKeyArray, objective: AbstractObjective, target: Target, family: SemiImplicit, state: PyTree, step: Scalar
+    keys: PRNGKeyArray,
+    objective: AbstractObjective,
+    target: Target,
+    family: SemiImplicit,
+    state: PyTree,
+    step: Scalar,
 ) -> Float[Array, " r"]:
     params, frozen = eqx.partition(family, trainable(family))
 
     def gradient(key: PRNGKeyArray) -> PyTree:
         draws = objective.draw(key, target, family)
         inner = objective.prepare(state, draws, target, family, step)
-        return jax.grad(lambda p: objective.loss(eqx.combine(p, frozen), inner, draws, target, step)[0])(params)
+        return jax.grad(
+            lambda p: objective.loss(eqx.combine(p, frozen), inner, draws, target, step)[0]
+        )(params)
 
     def half_squared_distance(pair: PRNGKeyArray) -> Scalar:
         gradients = jax.tree.leaves(jax.vmap(gradient)(pair))

@@ -113,7 +113,9 @@ def importance(
     """
     require_fit(target, posterior, "importance")
     if not posterior.family.has_density:
-        raise ValueError("posterior must be a trained sampler; stored draws have no density and no weights")
+        raise ValueError(
+            "posterior must be a trained sampler; stored draws have no density and no weights"
+        )
     if not target.has_log_density:
         raise ValueError("target must have a log density, but this target has only a score")
     as_count(num_samples, "num_samples", minimum=2)
@@ -121,13 +123,19 @@ def importance(
     wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
     family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
     num_mixing = as_count(num_mixing, "num_mixing")
-    draws, log_weights = _weigh(keys, target.unwhitened(), family, posterior.coordinates, num_mixing)
+    draws, log_weights = _weigh(
+        keys, target.unwhitened(), family, posterior.coordinates, num_mixing
+    )
     return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
 
 
 @one_shot
 def _weigh(
-    keys: PRNGKeyArray, target: Target, family: SemiImplicit, coordinates: Affine | None, num_mixing: int
+    keys: PRNGKeyArray,
+    target: Target,
+    family: SemiImplicit,
+    coordinates: Affine | None,
+    num_mixing: int,
 ) -> tuple[Float[Array, "b m d"], Float[Array, "b m"]]:
     def block(key: PRNGKeyArray) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         x, log_q = family.sample_and_log_prob(key, _BLOCK, num_mixing)
@@ -140,23 +148,35 @@ def _weigh(
 
 def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> Importance:
     if count := int(np.isnan(log_weights).sum()):
-        raise ValueError(f"target must not be NaN at draws of the posterior, got {count} NaN weights")
+        raise ValueError(
+            f"target must not be NaN at draws of the posterior, got {count} NaN weights"
+        )
     top = log_weights.max()
     if top == -np.inf:
-        raise ValueError("target must not be zero at every draw of the posterior: all weights would be zero")
+        raise ValueError(
+            "target must not be zero at every draw of the posterior: all weights would be zero"
+        )
     # If p is 0 at some draws, the bound is −∞.
     empty = bool(np.isneginf(log_weights).any())
     elbo, elbo_error = (-np.inf, np.inf) if empty else _mean_and_error(log_weights)
     mean, error = _mean_and_error(np.exp(log_weights - top))
     log_evidence = float(top + np.log(mean))
     return Importance(
-        draws.reshape(-1, draws.shape[2]), log_weights.ravel(), elbo, elbo_error, log_evidence, error / mean, num_mixing
+        draws.reshape(-1, draws.shape[2]),
+        log_weights.ravel(),
+        elbo,
+        elbo_error,
+        log_evidence,
+        error / mean,
+        num_mixing,
     )
 
 
 def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
     """log 1/n Σ w, the estimate of the log evidence."""
-    return float(np.logaddexp.reduce(nonfinite_to_minus_inf(log_weights)) - np.log(len(log_weights)))
+    return float(
+        np.logaddexp.reduce(nonfinite_to_minus_inf(log_weights)) - np.log(len(log_weights))
+    )
 
 
 def _mean_and_error(blocks: Float[np.ndarray, "b m"]) -> tuple[float, float]:

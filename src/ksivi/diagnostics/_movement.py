@@ -50,7 +50,12 @@ class Movement:
 
 
 def movement(
-    key: PRNGKeyArray, target: Target, posterior: Posterior, *, num_chains: int = 1_000, num_transitions: int = 40
+    key: PRNGKeyArray,
+    target: Target,
+    posterior: Posterior,
+    *,
+    num_chains: int = 1_000,
+    num_transitions: int = 40,
 ) -> Movement:
     r"""Runs Hamiltonian Monte Carlo from every draw, in coordinates whitened by the draws.
 
@@ -73,9 +78,15 @@ def movement(
     draw_key, run_key = jax.random.split(as_single_key(key))
     before = posterior.sample(draw_key, as_count(num_chains, "num_chains", minimum=2))
     root = _root(np.asarray(before, np.float64))
-    whitened = target.unwhitened().whitened(jnp.mean(before, axis=0), jnp.asarray(root, before.dtype))
-    after, acceptance = _run(run_key, whitened, before, as_count(num_transitions, "num_transitions", minimum=2))
-    return Movement(np.asarray(before, np.float64), np.asarray(after, np.float64), float(acceptance))
+    whitened = target.unwhitened().whitened(
+        jnp.mean(before, axis=0), jnp.asarray(root, before.dtype)
+    )
+    after, acceptance = _run(
+        run_key, whitened, before, as_count(num_transitions, "num_transitions", minimum=2)
+    )
+    return Movement(
+        np.asarray(before, np.float64), np.asarray(after, np.float64), float(acceptance)
+    )
 
 
 def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
@@ -92,18 +103,26 @@ def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_tra
         places, log_step = carry
         key, t = inputs
         keys = jax.random.split(key, len(u))
-        places, accepted = jax.vmap(lambda k, place: _transition(k, target, place, jnp.exp(log_step)))(keys, places)
+        places, accepted = jax.vmap(
+            lambda k, place: _transition(k, target, place, jnp.exp(log_step))
+        )(keys, places)
         rate = jnp.mean(accepted)
-        learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(log_step.dtype)
+        learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(
+            log_step.dtype
+        )
         return (places, log_step + learning * (rate - _ACCEPTANCE)), rate
 
     places = (u, *jax.vmap(target.log_density_and_score)(u))
     inputs = (jax.random.split(key, num_transitions), jnp.arange(num_transitions))
-    (places, _), rates = lax.scan(transition, (places, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))), inputs)
+    (places, _), rates = lax.scan(
+        transition, (places, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))), inputs
+    )
     return jax.vmap(target.coordinates)(places[0]), jnp.mean(rates[num_transitions // 2 :])
 
 
-def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -> tuple[Place, Scalar]:
+def _transition(
+    key: PRNGKeyArray, target: Target, place: Place, step: Scalar
+) -> tuple[Place, Scalar]:
     """One transition of HMC. BlackJAX is an optional extra, and every fit runs this."""
     momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
     u, value, score = place
@@ -117,12 +136,18 @@ def _transition(key: PRNGKeyArray, target: Target, place: Place, step: Scalar) -
         value, score = target.log_density_and_score(u)
         return (u, p + 0.5 * step * score, value, score), None
 
-    (new, momentum, new_value, new_score), _ = lax.scan(leap, (u, p, value, score), None, length=_LEAPFROG)
+    (new, momentum, new_value, new_score), _ = lax.scan(
+        leap, (u, p, value, score), None, length=_LEAPFROG
+    )
     gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
     # Where p is 0 the gain is +∞, and any finite point is accepted.
-    probability = jnp.where(jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0)
+    probability = jnp.where(
+        jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0
+    )
     accept = jax.random.uniform(accept_key, (), u.dtype) < probability
-    return jax.tree.map(lambda a, b: jnp.where(accept, a, b), (new, new_value, new_score), place), probability
+    return jax.tree.map(
+        lambda a, b: jnp.where(accept, a, b), (new, new_value, new_score), place
+    ), probability
 
 
 def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -23,7 +23,9 @@ def pareto_khat(log_weights: Float[np.ndarray, " n"]) -> float:
     """
     log_weights = as_numbers(log_weights, "log_weights", ("n",))
     if len(log_weights) < 25 or np.isnan(log_weights).any():
-        raise ValueError(f"log_weights must be at least 25 numbers, none NaN, got shape {log_weights.shape}")
+        raise ValueError(
+            f"log_weights must be at least 25 numbers, none NaN, got shape {log_weights.shape}"
+        )
     size = int(min(len(log_weights) / 5, 3 * math.sqrt(len(log_weights))))
     ordered = np.sort(log_weights - log_weights.max())
     exceedances = np.exp(ordered[-size:]) - np.exp(ordered[-size - 1])

@@ -35,7 +35,9 @@ def jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, "
     return np.asarray(_jacobian_norms(mean, as_samples(z, "z")))
 
 
-def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"]) -> Float[np.ndarray, " n"]:
+def jacobian_lipschitz(
+    mean_a: Network, mean_b: Network, z: Float[Array, "n k"]
+) -> Float[np.ndarray, " n"]:
     r"""‖J(z; φ_a) − J(z; φ_b)‖_F / ‖φ_a − φ_b‖ at each z, J = ∂μ/∂φ.
 
     It is a lower bound of the Lipschitz constant of J in the Frobenius norm.
@@ -51,9 +53,13 @@ def jacobian_lipschitz(mean_a: Network, mean_b: Network, z: Float[Array, "n k"])
     ksivi.diagnostics.jacobian_lipschitz(a, b, jax.random.normal(jax.random.key(2), (50, 3)))
     ```
     """
-    shapes = [[leaf.shape for leaf in jax.tree.leaves(_split(mean)[0])] for mean in (mean_a, mean_b)]
+    shapes = [
+        [leaf.shape for leaf in jax.tree.leaves(_split(mean)[0])] for mean in (mean_a, mean_b)
+    ]
     if shapes[0] != shapes[1]:
-        raise ValueError(f"mean_a and mean_b must have parameters of the same shapes, got {shapes[0]} and {shapes[1]}")
+        raise ValueError(
+            f"mean_a and mean_b must have parameters of the same shapes, got {shapes[0]} and {shapes[1]}"
+        )
     changes, distance = _jacobian_changes(mean_a, mean_b, as_samples(z, "z"))
     if not distance > 0:
         raise ValueError("mean_a and mean_b must have different parameters, but they are equal")
@@ -66,7 +72,9 @@ def _jacobian_norms(mean: Network, z: Float[Array, "n k"]) -> Float[Array, " n"]
 
 
 @jit
-def _jacobian_changes(mean_a: Network, mean_b: Network, z: Float[Array, "n k"]) -> tuple[Float[Array, " n"], Scalar]:
+def _jacobian_changes(
+    mean_a: Network, mean_b: Network, z: Float[Array, "n k"]
+) -> tuple[Float[Array, " n"], Scalar]:
     change = lambda one: _norm(_minus(_jacobian(mean_a, one), _jacobian(mean_b, one)))  # noqa: E731
     return lax.map(change, z), _norm(_minus(_split(mean_a)[0], _split(mean_b)[0]))
 

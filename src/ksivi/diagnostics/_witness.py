@@ -49,7 +49,11 @@ class Witness(eqx.Module):
         return self._back(_matmul(gram, moves) / jnp.sum(gram, axis=1, keepdims=True))
 
     def _back(self, directions: Float[Array, "n d"]) -> Float[Array, "n d"]:
-        return directions if self.coordinates is None else jax.vmap(self.coordinates.linear)(directions)
+        return (
+            directions
+            if self.coordinates is None
+            else jax.vmap(self.coordinates.linear)(directions)
+        )
 
 
 def witness(
@@ -82,9 +86,13 @@ def witness(
     """
     require_fit(target, posterior, "witness")
     if not posterior.family.has_density:
-        raise ValueError("posterior must be a trained sampler; stored draws have no conditional score")
+        raise ValueError(
+            "posterior must be a trained sampler; stored draws have no conditional score"
+        )
     family = posterior.family
-    y, conditional = family.transport(family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2)))
+    y, conditional = family.transport(
+        family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2))
+    )
     fixed = as_kernel(kernel, IMQ()).resolve(y, y, 1)
     gaps = jax.vmap(posterior.view(target).score)(y) - conditional
     return Witness(fixed, y, gaps, posterior.coordinates)

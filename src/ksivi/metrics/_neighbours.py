@@ -28,10 +28,14 @@ def kl_knn(x: Float[Array, "n d"], y: Float[Array, "m d"], *, k: int = 10) -> fl
     b = as_numpy_samples(y, "y", a.shape[1]).astype(np.float64)
     as_count(k, "k")
     if k > min(len(a) - 1, len(b)):
-        raise ValueError(f"k must be less than len(x) = {len(x)} and at most len(y) = {len(y)}, got {k}")
+        raise ValueError(
+            f"k must be less than len(x) = {len(x)} and at most len(y) = {len(y)}, got {k}"
+        )
     # The nearest neighbour of xᵢ among x is xᵢ itself.
     within = KDTree(a).query(a, k=[k + 1], workers=-1)[0][:, 0]
     across = KDTree(b).query(a, k=[k], workers=-1)[0][:, 0]
     if not (within > 0).all() or not (across > 0).all():
-        raise ValueError(f"x and y must have at most {k} copies of a point: a neighbour's distance is 0")
+        raise ValueError(
+            f"x and y must have at most {k} copies of a point: a neighbour's distance is 0"
+        )
     return float(a.shape[1] * np.mean(np.log(across / within)) + np.log(len(b) / (len(a) - 1)))

@@ -44,5 +44,7 @@ def _pair(predictions, y) -> tuple[np.ndarray, np.ndarray]:
     f = as_numpy_samples(predictions, "predictions").astype(np.float64)
     y = as_numbers(y, "y", ("n",))
     if y.shape != f.shape[1:] or not np.all(np.isfinite(y)):
-        raise ValueError(f"y must be {f.shape[1]} finite numbers, one per column of predictions, got shape {y.shape}")
+        raise ValueError(
+            f"y must be {f.shape[1]} finite numbers, one per column of predictions, got shape {y.shape}"
+        )
     return f, y

@@ -54,7 +54,9 @@ def ksd(
     return float(_ksd2(x, score, kernel.resolve(x[:_FOR_BANDWIDTH], x[:_FOR_BANDWIDTH], 1)))
 
 
-def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKernel | None = None) -> float:
+def mmd(
+    x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKernel | None = None
+) -> float:
     r"""The maximum mean discrepancy ‖μ_x − μ_y‖ between two samples.
 
         MMD² = mean k(xᵢ, xⱼ) + mean k(yᵢ, yⱼ) − 2 mean k(xᵢ, yⱼ)   (all pairs)
@@ -77,13 +79,17 @@ def mmd(x: Float[Array, "n d"], y: Float[Array, "m d"], *, kernel: AbstractKerne
     # The median rule divides by log(n + 1); here h is the median itself.
     kernel = as_kernel(kernel, Gaussian(Median(scale=math.log(len(pooled) + 1))))
     kernel = kernel.resolve(pooled, pooled, 1)
-    within_x, within_y, between = (float(_mean_kernel(kernel, *pair)) for pair in ((x, x), (y, y), (x, y)))
+    within_x, within_y, between = (
+        float(_mean_kernel(kernel, *pair)) for pair in ((x, x), (y, y), (x, y))
+    )
     return math.sqrt(max(within_x + within_y - 2 * between, 0.0))
 
 
 def _as_function(score: Callable) -> Callable:
     if not callable(score):
-        raise ValueError(f"score must be a function, such as target.score, got {type(score).__name__}")
+        raise ValueError(
+            f"score must be a function, such as target.score, got {type(score).__name__}"
+        )
     return score
 
 
@@ -94,4 +100,6 @@ def _ksd2(x: Float[Array, "n d"], score: Callable, kernel: AbstractKernel) -> Ar
 
 @jit
 def _mean_kernel(kernel: AbstractKernel, x: Float[Array, "n d"], y: Float[Array, "m d"]) -> Array:
-    return pair_mean(kernel.gram, x, jnp.ones((len(x), 1), x.dtype), y, jnp.ones((len(y), 1), y.dtype))
+    return pair_mean(
+        kernel.gram, x, jnp.ones((len(x), 1), x.dtype), y, jnp.ones((len(y), 1), y.dtype)
+    )

@@ -13,7 +13,12 @@ _PROJECTIONS_AT_ONCE = 50
 
 
 def sliced_wasserstein(
-    key: PRNGKeyArray, x: Float[Array, "n d"], y: Float[Array, "m d"], *, p: int = 2, num_projections: int = 500
+    key: PRNGKeyArray,
+    x: Float[Array, "n d"],
+    y: Float[Array, "m d"],
+    *,
+    p: int = 2,
+    num_projections: int = 500,
 ) -> float:
     r"""(mean over random directions θ of W_pᵖ(⟨θ, x⟩, ⟨θ, y⟩))^(1/p).
 
@@ -39,7 +44,9 @@ def sliced_wasserstein(
     directions = ot.sliced.get_random_projections(a.shape[1], num_projections, seed=seed)
     parts = np.array_split(directions, -(-num_projections // _PROJECTIONS_AT_ONCE), axis=1)
     powers = [
-        part.shape[1] * ot.sliced_wasserstein_distance(a, b, p=p, projections=part, n_projections=part.shape[1]) ** p
+        part.shape[1]
+        * ot.sliced_wasserstein_distance(a, b, p=p, projections=part, n_projections=part.shape[1])
+        ** p
         for part in parts
     ]
     return float((sum(powers) / num_projections) ** (1 / p))
@@ -87,9 +94,13 @@ def boxed_wasserstein(x: Float[Array, "n d"], y: Float[Array, "m d"], half_width
     ot, width = _pot(), float(as_positive(half_width, "half_width"))
     a, b = (sample[(np.abs(sample) < width).all(axis=1)] for sample in _pair(x, y))
     if not len(a) or not len(b):
-        raise ValueError(f"x and y must have points within ±{width:g}, got {len(a)} and {len(b)} of them there")
+        raise ValueError(
+            f"x and y must have points within ±{width:g}, got {len(a)} and {len(b)} of them there"
+        )
     if len(a) * len(b) > _MOST_PAIRS:
-        raise ValueError(f"x and y must make at most {_MOST_PAIRS:,} pairs in the box, got {len(a):,} × {len(b):,}")
+        raise ValueError(
+            f"x and y must make at most {_MOST_PAIRS:,} pairs in the box, got {len(a):,} × {len(b):,}"
+        )
     return float(ot.emd2([], [], ot.dist(a, b), numItermax=_MOST_PIVOTS))
 
 

@@ -19,4 +19,10 @@ from ._style import WIDTH as WIDTH
 from ._style import panels as panels
 from ._style import save as save
 
-__all__ = ["comparison_page", "draws_and_contours", "methods_and_truth", "run_page", "witness_arrows"]
+__all__ = [
+    "comparison_page",
+    "draws_and_contours",
+    "methods_and_truth",
+    "run_page",
+    "witness_arrows",
+]

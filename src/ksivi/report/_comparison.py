@@ -14,7 +14,10 @@ _TRUTH, _METHOD = "#8a8a8a", "#1f5fa8"
 
 
 def methods_and_truth(
-    path: str | os.PathLike, target: Target, truth: np.ndarray, panels: Sequence[tuple[str, np.ndarray]]
+    path: str | os.PathLike,
+    target: Target,
+    truth: np.ndarray,
+    panels: Sequence[tuple[str, np.ndarray]],
 ) -> None:
     """A figure of several methods and the truth: points in two dimensions, intervals in more.
 
@@ -34,7 +37,9 @@ def methods_and_truth(
         if flat:
             _points(axis, target, truth, draws)
         else:
-            _intervals(axis, truth, draws) if truth.shape[1] > 1 else _histograms(axis, truth, draws)
+            _intervals(axis, truth, draws) if truth.shape[1] > 1 else _histograms(
+                axis, truth, draws
+            )
         dress(axis, title)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)

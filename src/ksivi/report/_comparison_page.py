@@ -11,11 +11,21 @@ def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
     """One HTML document about a `ksivi compare`: a table of methods and a figure."""
     floor, rows = record["floor"], []
     for name, found in record["methods"].items():
-        distance = float("nan") if found["sliced_wasserstein"] is None else found["sliced_wasserstein"]
-        numbers = [distance, distance / floor, found["seconds"], found["steps"], found["score_evals"]]
+        distance = (
+            float("nan") if found["sliced_wasserstein"] is None else found["sliced_wasserstein"]
+        )
+        numbers = [
+            distance,
+            distance / floor,
+            found["seconds"],
+            found["steps"],
+            found["score_evals"],
+        ]
         rows.append([name, *(float(number) for number in numbers), found["status"]])
     heads = ["method", "sliced W₂", "in floors", "seconds", "steps", "score evaluations", "status"]
-    words = note(f"The floor (two true samples) is {floor:.3g}. Click a column's head to sort by it.")
+    words = note(
+        f"The floor (two true samples) is {floor:.3g}. Click a column's head to sort by it."
+    )
     parts = [section("Methods", table(heads, rows), words)]
     if figure is not None:
         shown = base64.b64encode(figure.read_bytes()).decode()

@@ -66,7 +66,9 @@ def _as_pair(coordinates: Sequence[int], dim: int) -> list[int]:
 
 
 def _by_cell(
-    points: Float[np.ndarray, "n 2"], first: Float[np.ndarray, "n 2"], second: Float[np.ndarray, "n 2"]
+    points: Float[np.ndarray, "n 2"],
+    first: Float[np.ndarray, "n 2"],
+    second: Float[np.ndarray, "n 2"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Centre, mean arrow and its certainty (0 to 1) of each cell with enough draws."""
     low, high = frame(points)
@@ -85,13 +87,21 @@ def _draw(path, points, centres, arrows, certainty, names) -> None:
     low, high = frame(points)
     axis.scatter(*points.T, s=4, color=FAINT, alpha=0.35, linewidths=0)
     axis.quiver(
-        *centres.T, *arrows.T, color=_WRONG, alpha=certainty, angles="xy", scale_units="xy", scale=1, width=0.004
+        *centres.T,
+        *arrows.T,
+        color=_WRONG,
+        alpha=certainty,
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        width=0.004,
     )
     axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axis.set_xlabel(names[0], fontsize=9)
     axis.set_ylabel(names[1], fontsize=9)
     dress(axis, "where draws should move")
     figure.supxlabel(
-        "draws in grey; arrows by the witness f* show how far draws should move, faint if uncertain", fontsize=8
+        "draws in grey; arrows by the witness f* show how far draws should move, faint if uncertain",
+        fontsize=8,
     )
     save(figure, path)

@@ -13,7 +13,9 @@ from ..targets import Target
 _INK, _GRID = "#1a1a1a", 200
 
 
-def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray, np.ndarray]]) -> None:
+def draws_and_contours(
+    path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray, np.ndarray]]
+) -> None:
     """One panel per problem: the density of the draws in blue, contours of the target in black.
 
     **Arguments:**
@@ -27,11 +29,18 @@ def draws_and_contours(path: str | os.PathLike, panels: Sequence[tuple[str, Targ
     for axis, (title, target, draws, truth) in zip(axes[0], panels, strict=True):
         low, high = frame(truth)
         axis.hist2d(
-            draws[:, 0], draws[:, 1], bins=120, range=list(zip(low, high, strict=True)), cmap="Blues", density=True
+            draws[:, 0],
+            draws[:, 1],
+            bins=120,
+            range=list(zip(low, high, strict=True)),
+            cmap="Blues",
+            density=True,
         )
         contours(axis, target, low, high)
         dress(axis, title)
-    figure.supxlabel("draws in blue; contours of the target hold 20, 40, 60, 80 and 95% of its mass", fontsize=9)
+    figure.supxlabel(
+        "draws in blue; contours of the target hold 20, 40, 60, 80 and 95% of its mass", fontsize=9
+    )
     figure.savefig(path, dpi=150)
 
 
@@ -57,9 +66,13 @@ def frame(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low - margin, high + margin
 
 
-def _density(target: Target, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _density(
+    target: Target, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     x, y = (np.linspace(a, b, _GRID) for a, b in zip(low, high, strict=True))
-    points = jnp.stack(jnp.meshgrid(jnp.asarray(x, float), jnp.asarray(y, float)), axis=-1).reshape(-1, 2)
+    points = jnp.stack(jnp.meshgrid(jnp.asarray(x, float), jnp.asarray(y, float)), axis=-1).reshape(
+        -1, 2
+    )
     log_density = np.asarray(jax.jit(jax.vmap(target.log_density))(points), np.float64)
     return x, y, np.exp(log_density - log_density.max()).reshape(_GRID, _GRID)
 

@@ -14,7 +14,9 @@ def page(title: str, body: str, refresh_s: int | None = None) -> str:
     With `refresh_s` the browser reloads it after so many seconds.
     """
     assets = files(__package__) / "assets"
-    style, script = ((assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = (
+        (assets / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
     again = "" if refresh_s is None else f'<meta http-equiv="refresh" content="{refresh_s}">'
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{again}'
@@ -33,11 +35,18 @@ def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable: bool = True) -> str:
+def table(
+    heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable: bool = True
+) -> str:
     """A table. Numbers are right-aligned with four digits, and the first column names the row."""
     is_number = [all(isinstance(row[i], float | int) for row in rows) for i in range(len(heads))]
-    head = "".join(f"<th{_kind(number)}>{escape(name)}</th>" for name, number in zip(heads, is_number, strict=True))
-    body = "".join("<tr>" + "".join(_cell(i, value) for i, value in enumerate(row)) + "</tr>\n" for row in rows)
+    head = "".join(
+        f"<th{_kind(number)}>{escape(name)}</th>"
+        for name, number in zip(heads, is_number, strict=True)
+    )
+    body = "".join(
+        "<tr>" + "".join(_cell(i, value) for i, value in enumerate(row)) + "</tr>\n" for row in rows
+    )
     kind = ' class="sortable"' if sortable else ""
     inside = f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
     return f'<div class="scroll"><table{kind}>{inside}</table></div>'
@@ -58,8 +67,12 @@ def svg(figure: Any, alt: str) -> str:
 
     out = io.StringIO()
     # Text stays text. The salt makes identifiers unique on a page, and the same in every run.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": alt, "font.family": "sans-serif"}):
-        figure.savefig(out, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    with matplotlib.rc_context(
+        {"svg.fonttype": "none", "svg.hashsalt": alt, "font.family": "sans-serif"}
+    ):
+        figure.savefig(
+            out, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
+        )
     drawn = out.getvalue()
     drawn = drawn[drawn.index("<svg") :].replace("#000000", "currentColor")
     return drawn.replace("<svg", f'<svg role="img" aria-label="{escape(alt)}"', 1)

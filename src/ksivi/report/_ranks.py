@@ -29,7 +29,14 @@ def rank_histograms(found: Any) -> Any:
     low, high = binom.ppf((0.005, 0.995), size, 1 / bins)
     for axis, name, row, p in zip(flat, names, counts, found.p_values, strict=False):
         axis.axhspan(low, high, color=FAINT, alpha=0.3, linewidth=0)
-        axis.bar((np.arange(bins) + 0.5) / bins, row, width=1 / bins, color="#0072b2", edgecolor="white", linewidth=0.5)
+        axis.bar(
+            (np.arange(bins) + 0.5) / bins,
+            row,
+            width=1 / bins,
+            color="#0072b2",
+            edgecolor="white",
+            linewidth=0.5,
+        )
         dress(axis, f"{name}, p = {p:.2g}")
     _draw_coverage(flat[len(names)], found)
     for axis in flat[len(names) + 1 :]:
@@ -40,6 +47,8 @@ def rank_histograms(found: Any) -> Any:
 def _draw_coverage(axis: Any, found: Any) -> None:
     shares, errors = zip(*(found.coverage(level) for level in found.levels), strict=True)
     axis.plot([0.4, 1], [0.4, 1], "--", color=FAINT)
-    axis.errorbar(found.levels, shares, yerr=2 * np.array(errors), fmt="o", color="#d55e00", capsize=3)
+    axis.errorbar(
+        found.levels, shares, yerr=2 * np.array(errors), fmt="o", color="#d55e00", capsize=3
+    )
     axis.set_xlabel("level of intervals")
     dress(axis, "coverage, all parameters")

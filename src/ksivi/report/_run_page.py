@@ -52,18 +52,28 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     """
     key = jax.random.key(0) if key is None else key
     draws = named_columns(record.posterior.draws(key, _NUM_DRAWS))
-    parts = [_verdict(record.facts), _curves(record.history), _marginals(draws), _pairs(draws), _summary(draws)]
+    parts = [
+        _verdict(record.facts),
+        _curves(record.history),
+        _marginals(draws),
+        _pairs(draws),
+        _summary(draws),
+    ]
     parts += [_diagnostics(record.facts), _costs(record.facts)]
     return page(str(record.facts.get("model", "ksivi")), "\n".join(part for part in parts if part))
 
 
 def _verdict(facts: dict[str, Any]) -> str:
     status, trusted = facts["status"], facts["trusted"]
-    words = _WORDS["trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not checked"]
+    words = _WORDS[
+        "trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not checked"
+    ]
     kind = "good" if trusted else "bad"
     ran = [f"{name} {facts[name]}" for name in ("data", "seed") if facts.get(name) is not None]
     shown = f"{status['kind']}: {status['reason']}"
-    return f'<div class="verdict {kind}"><strong>{words}</strong>{escape(shown)}</div>\n' + note(", ".join(ran))
+    return f'<div class="verdict {kind}"><strong>{words}</strong>{escape(shown)}</div>\n' + note(
+        ", ".join(ran)
+    )
 
 
 def _curves(history: dict[str, np.ndarray]) -> str:
@@ -74,20 +84,28 @@ def _curves(history: dict[str, np.ndarray]) -> str:
         (f"{names[name]} along the steps", _curve(history["step"], values, names[name]))
         for name, values in found.items()
     ]
-    words = note("Medians over 50 windows. If the loss still falls at the end, train for more steps.")
+    words = note(
+        "Medians over 50 windows. If the loss still falls at the end, train for more steps."
+    )
     return section("Training", panels(shown, wide=True), words) if shown else ""
 
 
 def growing_curve(steps: Sequence[int], losses: Sequence[float]) -> str:
     """The loss of a running fit, with one point per chunk."""
-    return panels([("loss so far", _curve(np.asarray(steps), np.asarray(losses), "loss"))], wide=True)
+    return panels(
+        [("loss so far", _curve(np.asarray(steps), np.asarray(losses), "loss"))], wide=True
+    )
 
 
 def _curve(steps: np.ndarray, values: np.ndarray, title: str) -> Any:
     figure = new_figure(figsize=(5.2, 2.4))
     axis = figure.subplots()
     parts = np.array_split(np.arange(len(values)), min(50, len(values)))
-    axis.plot([steps[part].mean() for part in parts], [_median(values[part]) for part in parts], color=_BLUE)
+    axis.plot(
+        [steps[part].mean() for part in parts],
+        [_median(values[part]) for part in parts],
+        color=_BLUE,
+    )
     axis.set_xlabel("steps", fontsize=9)
     dress(axis, title)
     return figure
@@ -99,8 +117,14 @@ def _median(values: np.ndarray) -> float:
 
 
 def _marginals(draws: dict[str, np.ndarray]) -> str:
-    shown = [(f"marginal of {name}", _marginal(name, x)) for name, x in list(draws.items())[:_MARGINALS]]
-    rest = note(f"The first {_MARGINALS} of {len(draws)}; all are in the table.") if len(draws) > _MARGINALS else ""
+    shown = [
+        (f"marginal of {name}", _marginal(name, x)) for name, x in list(draws.items())[:_MARGINALS]
+    ]
+    rest = (
+        note(f"The first {_MARGINALS} of {len(draws)}; all are in the table.")
+        if len(draws) > _MARGINALS
+        else ""
+    )
     return section("Marginals", panels(shown), rest)
 
 
@@ -108,7 +132,14 @@ def _marginal(name: str, x: np.ndarray) -> Any:
     figure = new_figure(figsize=(3.0, 1.9))
     axis = figure.subplots()
     low, high = _frame(x)
-    axis.hist(x[np.isfinite(x)], bins=40, range=(low, high), color=_BLUE, alpha=0.75, histtype="stepfilled")
+    axis.hist(
+        x[np.isfinite(x)],
+        bins=40,
+        range=(low, high),
+        color=_BLUE,
+        alpha=0.75,
+        histtype="stepfilled",
+    )
     axis.axvline(_median(x), color="black", linewidth=1)
     axis.set_yticks([])
     dress(axis, _plain(name))
@@ -123,7 +154,9 @@ def _pairs(draws: dict[str, np.ndarray]) -> str:
         return ""
     shown = [(f"{a} and {b}", _pair(a, b, draws[a], draws[b])) for a, b in pairs]
     of = f" of the first {_PAIRED} parameters" if len(draws) > _PAIRED else ""
-    return section("Pairs", panels(shown), note(f"All pairs{of}; areas hold 30, 60 and 90% of the draws."))
+    return section(
+        "Pairs", panels(shown), note(f"All pairs{of}; areas hold 30, 60 and 90% of the draws.")
+    )
 
 
 def _pair(a: str, b: str, x: np.ndarray, y: np.ndarray) -> Any:
@@ -180,7 +213,11 @@ def _summary(draws: dict[str, np.ndarray]) -> str:
 
 def _diagnostics(facts: dict[str, Any]) -> str:
     rows = [[name, value, MEANINGS.get(name, "")] for name, value in rows_of(facts["diagnostics"])]
-    return section("Diagnostics", table(["check", "found", "meaning"], rows, sortable=False)) if rows else ""
+    return (
+        section("Diagnostics", table(["check", "found", "meaning"], rows, sortable=False))
+        if rows
+        else ""
+    )
 
 
 def _costs(facts: dict[str, Any]) -> str:

@@ -44,7 +44,9 @@ def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> An
         groups["posterior"] |= target.model.deterministics(named)
         groups["log_likelihood"] = target.model.log_likelihood(named)
         observed = target.model.observed()
-    return _assemble({name: _arrays(group) for name, group in groups.items() if group}, _arrays(observed))
+    return _assemble(
+        {name: _arrays(group) for name, group in groups.items() if group}, _arrays(observed)
+    )
 
 
 def named_columns(draws: dict[str, Any]) -> Group:
@@ -66,13 +68,17 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
     except ImportError as error:
         raise ImportError("to_arviz needs ArviZ: pip install 'ksivi[arviz]'") from error
     data: dict[str, Any] = {"observed_data": observed} if observed else {}
-    one_chain: dict[str, Any] = {name: {site: x[None] for site, x in group.items()} for name, group in groups.items()}
+    one_chain: dict[str, Any] = {
+        name: {site: x[None] for site, x in group.items()} for name, group in groups.items()
+    }
     if arviz.__version__.startswith("0."):
         return arviz.from_dict(**one_chain, **data)
     tree = arviz.from_dict(groups | data, sample_dims=["sample"])
     if "log_likelihood" in groups:
         # `arviz.loo` accepts only the dimensions chain and draw.
-        tree["log_likelihood"] = arviz.from_dict({"log_likelihood": one_chain["log_likelihood"]})["log_likelihood"]
+        tree["log_likelihood"] = arviz.from_dict({"log_likelihood": one_chain["log_likelihood"]})[
+            "log_likelihood"
+        ]
     return tree
 
 
@@ -81,7 +87,9 @@ def _arrays(group: dict[str, Any]) -> Group:
 
 
 @jit
-def _log_q(key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, n: int) -> Float[Array, " n"]:
+def _log_q(
+    key: PRNGKeyArray, family: SemiImplicit, coordinates: Affine | None, n: int
+) -> Float[Array, " n"]:
     """log q̂ at the draws of this key.
 
     The K + 1 values of z include the draw's own: without it q̂ is too low.

@@ -97,7 +97,9 @@ class Diagnostics:
     def rows(self) -> Rows:
         """The known numbers as text: labels and values, in the order in which they are shown."""
         known = ((field.name, getattr(self, field.name)) for field in dataclasses.fields(self))
-        return [(name.replace("_", " "), in_words(value)) for name, value in known if value is not None]
+        return [
+            (name.replace("_", " "), in_words(value)) for name, value in known if value is not None
+        ]
 
 
 @dataclasses.dataclass(frozen=True)

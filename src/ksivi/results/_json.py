@@ -19,7 +19,8 @@ from ._diagnostics import (
 )
 
 _KINDS: dict[str, type[Diagnostics]] = {
-    one.kind: one for one in (TrainDiagnostics, ParticleDiagnostics, ChainDiagnostics, FitDiagnostics)
+    one.kind: one
+    for one in (TrainDiagnostics, ParticleDiagnostics, ChainDiagnostics, FitDiagnostics)
 }
 _INFINITIES = ("-Infinity", "Infinity")
 """Both Python's `float` and JavaScript's `Number` read these strings."""
@@ -47,12 +48,16 @@ def rows_of(found: dict[str, Any]) -> Rows:
 
 def _to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
-        return {field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     if isinstance(value, tuple | list):
         return [_to_json(one) for one in value]
     if isinstance(value, float | np.floating):
         value = float(value)
-        return value if math.isfinite(value) else None if math.isnan(value) else _INFINITIES[value > 0]
+        return (
+            value if math.isfinite(value) else None if math.isnan(value) else _INFINITIES[value > 0]
+        )
     if value is None or isinstance(value, bool | int | str):
         return value
     return int(value) if isinstance(value, np.integer) else str(value)

@@ -49,7 +49,9 @@ def _parsed(found: dict[str, Any]) -> Diagnostics:
 
 
 def _fit(found: dict[str, Any]) -> FitDiagnostics:
-    khat, num_mixing, limit, num_weights = _read("#, K = #, at most # for # draws", found["Pareto k-hat"])
+    khat, num_mixing, limit, num_weights = _read(
+        "#, K = #, at most # for # draws", found["Pareto k-hat"]
+    )
     wide = "; k-hat # with the mixing # times as wide"
     *weights, wide_khat, widening = _read(_DIFFERENCE + wide, found["weights move"])
     *hmc, memory = _read(_DIFFERENCE + "; memory #", found["HMC moves"])

@@ -39,7 +39,9 @@ class Posterior(eqx.Module):
         Names and coordinates are the target's.
         """
         if not isinstance(family, SemiImplicit | Empirical):
-            raise ValueError(f"family must be a ksivi.SemiImplicit or stored draws, got {describe(family)}")
+            raise ValueError(
+                f"family must be a ksivi.SemiImplicit or stored draws, got {describe(family)}"
+            )
         if not isinstance(target, Target):
             raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
         return cls(family, target.coordinates, target.layout, target.supports, target.unwhitened())
@@ -47,7 +49,11 @@ class Posterior(eqx.Module):
     def view(self, target: Target) -> Target:
         """The target in the coordinates of the family."""
         target = target.unwhitened()
-        return target if self.coordinates is None else target.whitened(self.coordinates.loc, self.coordinates.scale)
+        return (
+            target
+            if self.coordinates is None
+            else target.whitened(self.coordinates.loc, self.coordinates.scale)
+        )
 
     @property
     def dim(self) -> int:
@@ -61,7 +67,9 @@ class Posterior(eqx.Module):
         n = as_count(n, "n")
         return _sample(self.alone(), as_single_key(key), self.family.draw_size(n))[:n]
 
-    def log_prob(self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000) -> Float[Array, " n"]:
+    def log_prob(
+        self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000
+    ) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
 
         The estimate is too low on average, most of all if few z lie near x. Do not divide by it.
@@ -81,7 +89,10 @@ class Posterior(eqx.Module):
         sites = dict(zip(names, split(x, shapes), strict=True))
         if self.supports is None:
             return sites
-        return {name: jax.vmap(to)(u) for (name, u), to in zip(sites.items(), self.supports, strict=True)}
+        return {
+            name: jax.vmap(to)(u)
+            for (name, u), to in zip(sites.items(), self.supports, strict=True)
+        }
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes one safetensors file. `ksivi.load` reads it without the model and the data.
@@ -120,7 +131,9 @@ class Posterior(eqx.Module):
         stats = _arviz.densities(key, x, self.family, self.coordinates, target)
         return _arviz.to_arviz(self.constrain(x), stats, target)
 
-    def predictive(self, key: PRNGKeyArray, n: int, *args: Any, **kwargs: Any) -> dict[str, Float[Array, "n ..."]]:
+    def predictive(
+        self, key: PRNGKeyArray, n: int, *args: Any, **kwargs: Any
+    ) -> dict[str, Float[Array, "n ..."]]:
         """Posterior predictive data from the model: one data set for each of n draws.
 
         **Arguments:**
@@ -129,7 +142,9 @@ class Posterior(eqx.Module):
             the target.
         """
         if self.target is None or self.target.model is None:
-            raise ValueError("predictive needs the model: fit a target made from one; a loaded posterior has none")
+            raise ValueError(
+                "predictive needs the model: fit a target made from one; a loaded posterior has none"
+            )
         draw_key, data_key = jax.random.split(as_single_key(key))
         return self.target.model.predictive(data_key, self.draws(draw_key, n), *args, **kwargs)
 
@@ -161,7 +176,9 @@ def _sample(posterior: Posterior, key: PRNGKeyArray, n: int) -> Float[Array, "n 
 
 
 @jit
-def _log_prob(posterior: Posterior, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int) -> Float[Array, " n"]:
+def _log_prob(
+    posterior: Posterior, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int
+) -> Float[Array, " n"]:
     if posterior.coordinates is None:
         return posterior.family.log_prob(key, x, num_mixing)
     u = jax.vmap(posterior.coordinates.inverse)(x)

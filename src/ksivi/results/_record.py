@@ -70,7 +70,9 @@ class Record:
         np.savez_compressed(content, **arrays)
         write_atomically(folder / _HISTORY, content.getvalue())
         sealed = {**self.facts, "sha256": _digest(self.facts, folder)}
-        write_atomically(folder / _FACTS, (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode())
+        write_atomically(
+            folder / _FACTS, (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode()
+        )
 
 
 def read_record(folder: str | os.PathLike) -> Record:
@@ -79,7 +81,9 @@ def read_record(folder: str | os.PathLike) -> Record:
     Raises a `ValueError` with the reason if the folder has no complete record.
     """
     if not isinstance(folder, str | os.PathLike) or not (Path(folder) / _FACTS).is_file():
-        raise ValueError(f"folder must be the folder of a finished `ksivi fit`: there is no {_FACTS} in {folder}")
+        raise ValueError(
+            f"folder must be the folder of a finished `ksivi fit`: there is no {_FACTS} in {folder}"
+        )
     folder = Path(folder)
     try:
         facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
@@ -94,7 +98,9 @@ def read_record(folder: str | os.PathLike) -> Record:
             f"{folder / _FACTS} must be a record of format 1 or {FORMAT}, which this version of ksivi reads"
         )
     if not is_whole:
-        raise ValueError(f"{folder} holds a damaged record: its files do not match the SHA-256 in {_FACTS}")
+        raise ValueError(
+            f"{folder} holds a damaged record: its files do not match the SHA-256 in {_FACTS}"
+        )
     if facts["format"] == 1:
         facts |= {"format": FORMAT, "diagnostics": upgraded(facts["diagnostics"])}
     return Record(posterior, facts, history)
@@ -119,6 +125,12 @@ def _facts(fit: Fit) -> dict[str, Any]:
         "diagnostics": diagnostics_to_json(fit.diagnostics),
         "cost": dataclasses.asdict(fit.cost),
         "parameters": {name: list(shape) for name, shape in fit.posterior.layout},
-        "device": device.device_kind if device.platform != "cpu" else f"CPU, {os.cpu_count()} cores",
-        "versions": {"ksivi": __version__, "jax": jax.__version__, "python": platform.python_version()},
+        "device": device.device_kind
+        if device.platform != "cpu"
+        else f"CPU, {os.cpu_count()} cores",
+        "versions": {
+            "ksivi": __version__,
+            "jax": jax.__version__,
+            "python": platform.python_version(),
+        },
     }
