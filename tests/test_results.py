@@ -49,7 +49,9 @@ FITTED = FitDiagnostics(
     widening=1.5,
 )
 ALL = {
-    "train": TrainDiagnostics(1.02, 12_345, NotFinite(136, "gradient", (".mean.value", ".log_var"), NAN)),
+    "train": TrainDiagnostics(
+        1.02, 12_345, NotFinite(136, "gradient", (".mean.value", ".log_var"), NAN)
+    ),
     "particles": ParticleDiagnostics(0.7146),
     "chains": ChainDiagnostics(1.0034, 1_234.5, 17, 0.81),
     "a few chains": ChainDiagnostics(),
@@ -135,7 +137,12 @@ def test_a_fit_prints_what_was_found():
         (ParticleDiagnostics(), [("stein ratio", "nan")]),
         (
             ALL["chains"],
-            [("R-hat", "1.003"), ("effective sample size", "1,234"), ("divergences", "17"), ("acceptance", "0.81")],
+            [
+                ("R-hat", "1.003"),
+                ("effective sample size", "1,234"),
+                ("divergences", "17"),
+                ("acceptance", "0.81"),
+            ],
         ),
         (ChainDiagnostics(divergences=0), [("divergences", "0")]),
         (ChainDiagnostics(), []),
@@ -159,7 +166,9 @@ def test_many_coordinates_are_cut_off():
 
 def test_each_kind_of_method_has_its_own_type():
     family = ksivi.SemiImplicit.location_scale(2)
-    trained = ksivi.train(KEY, target(), family, ksivi.KSIVI(num_samples=10), num_steps=2).diagnostics
+    trained = ksivi.train(
+        KEY, target(), family, ksivi.KSIVI(num_samples=10), num_steps=2
+    ).diagnostics
     assert isinstance(trained, TrainDiagnostics)
     assert trained.stein_ratio > 0
     assert (trained.skipped_steps, trained.not_finite) == (0, None)
@@ -198,7 +207,9 @@ def test_a_record_of_0_1_0_is_read():
     assert (found.elbo, found.log_evidence, found.log_evidence_error) == (2.76, 2.76, 0.0)
     assert (found.pareto_khat, found.pareto_khat_limit, found.wide_pareto_khat) == (0.04, 0.7, 0.12)
     assert (found.num_mixing, found.num_weights, found.widening) == (1_000, 8_000, 1.5)
-    assert dataclasses.astuple(found.weights_difference) == pytest.approx(dataclasses.astuple(moved))
+    assert dataclasses.astuple(found.weights_difference) == pytest.approx(
+        dataclasses.astuple(moved)
+    )
     assert found.hmc_memory == 0.03
     assert len(found.run_differences) == 1
     assert found.ksd == Discrepancy(0.00106, -0.00221, 0.00506, 0.2, "IMQ")
@@ -221,7 +232,11 @@ def test_a_diverged_record_of_0_1_0_is_read():
     found = ksivi.read_record(OLD / "diverged").diagnostics
     assert isinstance(found, TrainDiagnostics)
     expected = (136, "gradient", (".conditional.mean.value", ".conditional.log_var.value"))
-    assert (found.not_finite.step, found.not_finite.quantity, found.not_finite.coordinates) == expected
+    assert (
+        found.not_finite.step,
+        found.not_finite.quantity,
+        found.not_finite.coordinates,
+    ) == expected
     assert math.isnan(found.not_finite.share)
 
 
@@ -246,7 +261,10 @@ def test_a_record_of_0_1_0_makes_a_page_and_a_new_record(name, tmp_path):
         ({"stein ratio": None}, TrainDiagnostics()),
         ({"stein ratio": 2.5, "skipped steps": 3}, TrainDiagnostics(2.5, 3)),
         (
-            {"stein ratio": 2.5, "not finite": "the score in 0, 3, … at 12.50% of the draws, at step 1,200"},
+            {
+                "stein ratio": 2.5,
+                "not finite": "the score in 0, 3, … at 12.50% of the draws, at step 1,200",
+            },
             TrainDiagnostics(2.5, 0, NotFinite(1_200, "score", (0, 3), 0.125)),
         ),
         (
