@@ -1,4 +1,5 @@
 import functools
+import itertools
 import math
 
 import jax
@@ -39,6 +40,13 @@ SMOOTH = ("gaussian", "imq", "matern52")
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
 every_kernel = pytest.mark.parametrize("name", KERNELS)
+OF_A_DISTANCE = ("gaussian", "laplace", "riesz")
+"""One kernel of each distance: what the others do with it is in a profile, which other tests look at."""
+
+
+def with_slow(cases, is_quick):
+    """Cases for `parametrize`, of which `make test` runs the quick ones and `make test-slow` the others."""
+    return [pytest.param(*case, marks=[] if is_quick(*case) else [pytest.mark.slow]) for case in cases]
 
 
 def points(seed, n, m, d=5, dtype=np.float64):
@@ -56,17 +64,30 @@ def test_gram_equals_the_double_loop(name, dtype):
     )
 
 
-@every_kernel
-@pytest.mark.parametrize("shape", [(17, 23), (16, 16)])
+@pytest.mark.parametrize(
+    ("shape", "name", "dtype"),
+    with_slow(
+        itertools.product([(17, 23), (16, 16)], KERNELS, ["float32", "float64"]),
+        lambda shape, name, dtype: dtype == "float64" if shape == (17, 23) else name in OF_A_DISTANCE,
+    ),
+    indirect=["dtype"],
+)
 def test_median_over_cross_pairs(name, shape, dtype):
+    """Of an odd number of pairs and of an even one, whose lower median it is."""
     x, y = points(1, *shape, dtype=dtype)
     resolved = KERNELS[name]().resolve(jnp.asarray(x), jnp.asarray(y))
     expected = truth.median_bandwidth(truth.spreads(name, x, y), len(x))
     np.testing.assert_allclose(resolved.h, expected, rtol=TOLERANCE[dtype.name])
 
 
-@every_kernel
-@pytest.mark.parametrize("n", [15, 16])
+@pytest.mark.parametrize(
+    ("n", "name", "dtype"),
+    with_slow(
+        itertools.product([15, 16], KERNELS, ["float32", "float64"]),
+        lambda n, name, dtype: name in OF_A_DISTANCE and (n == 15) == (dtype == "float32"),
+    ),
+    indirect=["dtype"],
+)
 def test_median_leaves_out_the_diagonal_of_one_sample(name, n, dtype):
     x, _ = points(2, n, 1, dtype=dtype)
     spreads = truth.spreads(name, x, x)
@@ -113,7 +134,16 @@ SPREADS = {
 }
 
 
-@pytest.mark.parametrize("way", ["search", "digits", "one block"])
+def looked_up(rows, columns):
+    """Spreads that stand in the rows, at the columns that are named."""
+    return rows[:, columns[:, 0].astype(int)]
+
+
+WAYS = {way: functools.partial(looked_up) for way in ("search", "digits", "one block")}
+"""A function for each way, as programs are kept by function: one way must not run the program of another."""
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", SPREADS)
 def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     """By the search of a CPU and by both searches of a GPU, with the thread block interpreted."""
@@ -125,9 +155,8 @@ def test_median_is_exact_for_any_spread(monkeypatch, way, kind, dtype):
     monkeypatch.setattr(median, "has_ampere", lambda: True)
     monkeypatch.setattr(one_block, "select", functools.partial(one_block.select, interpret=True))
     values = jnp.asarray(SPREADS[kind](np.random.default_rng(0)), dtype)
-    rows = jnp.arange(SHAPE[0], dtype=dtype)[:, None]
-    look_up = lambda rows, y: values[rows[:, 0].astype(int)]  # noqa: E731
-    found = median.lower_median(look_up, rows, jnp.zeros((SHAPE[1], 1), dtype))
+    columns = jnp.asarray(np.arange(SHAPE[1])[:, None], dtype)
+    found = median.lower_median(WAYS[way], values, columns)
     assert found == np.sort(np.asarray(values).ravel())[(values.size - 1) // 2]
 
 
@@ -221,7 +250,7 @@ def test_spreads_are_kept_where_they_fit(monkeypatch, stored, times):
     assert calls == [10] * (times - 1) + [1]
 
 
-@every_kernel
+@pytest.mark.parametrize("name", with_slow(((name,) for name in KERNELS), lambda name: name in OF_A_DISTANCE))
 def test_gradient_flows_through_the_median(name, x64):
     """Compares with a median by sorting, whose gradient is the gradient of the selected entry."""
     x, y = (jnp.asarray(a) for a in points(4, 9, 9))
@@ -252,7 +281,7 @@ def tiled_cases():
     """Kernels and groups. The fast tests use one kernel per distance, and each kind of group."""
     for name in KERNELS:
         yield pytest.param(
-            name, 0, marks=[] if name in ("gaussian", "riesz") else [pytest.mark.slow]
+            name, 0, marks=[] if name == "riesz" else [pytest.mark.slow]
         )
     yield from [("imq", 1), ("laplace", 3)]
 
@@ -372,8 +401,9 @@ def test_stein_kernel_equals_autodiff(name, x64):
         mixed = jnp.trace(jax.jacfwd(grad_x, argnums=1)(x, y))
         return s @ t * kernel(x, y) + s @ grad_y(x, y) + t @ grad_x(x, y) + mixed
 
-    expected = jax.vmap(lambda a, b: jax.vmap(lambda c, d: pair(a, b, c, d))(y, t))(x, s)
-    np.testing.assert_allclose(stein_gram(kernel, x, s, y, t), expected, rtol=1e-8, atol=1e-10)
+    expected = jax.jit(jax.vmap(lambda a, b: jax.vmap(lambda c, d: pair(a, b, c, d))(y, t)))(x, s)
+    found = jax.jit(lambda *points: stein_gram(kernel, *points))(x, s, y, t)
+    np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_stein_kernel_on_the_diagonal(x64):
