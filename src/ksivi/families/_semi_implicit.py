@@ -254,7 +254,8 @@ def _output_dim(mixing: AbstractMixing, conditional: DiagonalGaussian) -> int:
     mean, log_var = shapes
     if mean.ndim != 1 or mean.shape != log_var.shape:
         raise ValueError(
-            f"mean and log_var must map z to vectors of one length, got shapes {mean.shape} and {log_var.shape}"
+            "mean and log_var must map z to vectors of one length, got shapes "
+            f"{mean.shape} and {log_var.shape}"
         )
     return mean.shape[0]
 
