@@ -17,14 +17,18 @@ KEY = jax.random.key(0)
 HYPER = Hyper(-0.5, 0.3)
 RNG = np.random.default_rng(0)
 INPUTS = RNG.normal(size=(80, 3)) * np.array([1.0, 20.0, 0.0]) + np.array([0.0, 300.0, 5.0])
-ROWS = np.column_stack([INPUTS, 40 + 7 * np.sin(INPUTS[:, 0]) + 0.2 * INPUTS[:, 1] + RNG.normal(size=80)])
+ROWS = np.column_stack(
+    [INPUTS, 40 + 7 * np.sin(INPUTS[:, 0]) + 0.2 * INPUTS[:, 1] + RNG.normal(size=80)]
+)
 
 
 def network(weights, inputs):
     """f, unit by unit."""
     p = inputs.shape[1]
     w1, b1, w2, b2 = np.split(np.asarray(weights, np.float64), [50 * p, 50 * p + 50, 50 * p + 100])
-    return sum(w2[j] * np.maximum(inputs @ w1.reshape(p, 50)[:, j] + b1[j], 0) for j in range(50)) + b2
+    return (
+        sum(w2[j] * np.maximum(inputs @ w1.reshape(p, 50)[:, j] + b1[j], 0) for j in range(50)) + b2
+    )
 
 
 def normalise(values, by):
@@ -93,7 +97,9 @@ def test_other_splits_and_hyper_parameters_do_not_trace_again_and_stack():
     values = [float(density(problem, x)) for problem in problems]
     assert len(traced) == 1
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
-    np.testing.assert_allclose(eqx.filter_vmap(lambda p: p.target.log_density(x))(stacked), values, rtol=1e-5)
+    np.testing.assert_allclose(
+        eqx.filter_vmap(lambda p: p.target.log_density(x))(stacked), values, rtol=1e-5
+    )
     assert len(set(values)) == 3
 
 
@@ -101,10 +107,14 @@ def test_predictions_and_scores_are_in_original_units(x64):
     problem = bnn(ROWS, split=3, hyper=HYPER)
     train, dev, test = split_rows(ROWS, 3)
     draws = problem.start(KEY, 4)
-    f = np.array([network(w, normalise(test.x, train.x)) * train.y.std() + train.y.mean() for w in draws])
+    f = np.array(
+        [network(w, normalise(test.x, train.x)) * train.y.std() + train.y.mean() for w in draws]
+    )
     np.testing.assert_allclose(problem.predict(draws[0], problem.x_test), f[0], rtol=1e-9)
     scores = problem.test_scores(draws)
-    np.testing.assert_allclose(scores["rmse"], np.sqrt(np.mean((f.mean(0) - test.y) ** 2)), rtol=1e-9)
+    np.testing.assert_allclose(
+        scores["rmse"], np.sqrt(np.mean((f.mean(0) - test.y) ** 2)), rtol=1e-9
+    )
     densities = stats.norm(f, np.exp(-0.5 * HYPER.log_gamma)).pdf(test.y[None]).mean(0)
     np.testing.assert_allclose(scores["nll"], -np.log(densities).mean(), rtol=1e-9)
     assert problem.dev_scores(draws) != scores
@@ -141,7 +151,10 @@ def test_hyper_parameters_of_particles(x64):
     particles = problem.hyper_start(KEY, 6)
     x = normalise(np.asarray(problem.x_dev), np.asarray(problem.x_train))
     mean, sd = np.mean(problem.y_train), np.std(problem.y_train)
-    errors = [np.mean((problem.y_dev - network(p[:-2], x) * sd - mean) ** 2) for p in np.asarray(particles)]
+    errors = [
+        np.mean((problem.y_dev - network(p[:-2], x) * sd - mean) ** 2)
+        for p in np.asarray(particles)
+    ]
     found = problem.hyper_from_particles(particles)
     np.testing.assert_allclose(found, [-np.log(errors).mean(), particles[:, -1].mean()], rtol=1e-9)
     assert bnn(ROWS, hyper=found).hyper == found
@@ -157,7 +170,11 @@ def test_svgd_finds_hyper_parameters_like_the_authors(data, monkeypatch):
     assert problem.name == "bnn-boston"
     start = problem.hyper_start(KEY, 20)
     optimizer = optax.rmsprop(1e-3, decay=0.9, eps=1e-6, eps_in_sqrt=False, bias_correction=True)
-    fit = ksivi.run(jax.random.key(1), problem.hyper_target(), ksivi.SVGD(20, 2_000, optimizer=optimizer, start=start))
+    fit = ksivi.run(
+        jax.random.key(1),
+        problem.hyper_target(),
+        ksivi.SVGD(20, 2_000, optimizer=optimizer, start=start),
+    )
     found = problem.hyper_from_particles(fit.posterior.sample(KEY, 20))
     assert abs(found.log_gamma - AUTHORS_HYPER["boston"].log_gamma) < 0.2
     assert abs(found.log_lambda - (start[:, -1].mean() + 2.0)) < 0.1
@@ -191,9 +208,13 @@ def test_mean_prediction_from_its_definition():
     value, records = loss(problem.target)
     np.testing.assert_allclose(value, error(x), rtol=1e-4)
     scores = jax.jit(jax.vmap(problem.target.on_rows(draws.rows).score))(x)
-    np.testing.assert_allclose(records["stein_ratio"], -jnp.mean(scores * (x - x.mean(0, keepdims=True))), rtol=1e-3)
+    np.testing.assert_allclose(
+        records["stein_ratio"], -jnp.mean(scores * (x - x.mean(0, keepdims=True))), rtol=1e-3
+    )
     # In whitened coordinates the same draws predict from where they stand in the original ones.
-    whitened = problem.target.whitened(jnp.ones(problem.target.dim), jnp.full(problem.target.dim, 0.5))
+    whitened = problem.target.whitened(
+        jnp.ones(problem.target.dim), jnp.full(problem.target.dim, 0.5)
+    )
     np.testing.assert_allclose(loss(whitened)[0], error(1 + 0.5 * x), rtol=1e-4)
 
 
@@ -202,8 +223,12 @@ def test_pretraining_brings_the_mean_prediction_to_the_development_rows():
     problem = bnn(ROWS, hyper=HYPER)
     family = ksivi.SemiImplicit.mlp(KEY, problem.target.dim, 3, (10, 10), log_var=-8.0)
     objective = ksivi.MeanPrediction(problem.predict, problem.x_dev, problem.y_dev, 20)
-    fit = ksivi.train(KEY, problem.target, family, objective, optimizer=optax.adam(1e-2), num_steps=100)
-    before, after = (problem.dev_scores(f.sample(KEY, 100))["rmse"] for f in (family, fit.posterior.family))
+    fit = ksivi.train(
+        KEY, problem.target, family, objective, optimizer=optax.adam(1e-2), num_steps=100
+    )
+    before, after = (
+        problem.dev_scores(f.sample(KEY, 100))["rmse"] for f in (family, fit.posterior.family)
+    )
     assert after < 0.5 * before
     assert fit.cost.score_evals == 100 * 20
 
@@ -217,12 +242,27 @@ def test_pretraining_brings_the_mean_prediction_to_the_development_rows():
             r"hyper must be a ksivi.problems.Hyper\(log_gamma, log_lambda\), which your own data need, got None",
         ),
         (lambda: bnn(ROWS, hyper=Hyper(np.nan, 0.0)), "hyper must hold two finite numbers"),
-        (lambda: bnn(ROWS, hyper=HYPER, split="mine"), "split must be 'released' or a whole number, got 'mine'"),
-        (lambda: bnn(ROWS, hyper=HYPER, noise="none"), "noise must be one of 'paper', 'released', got 'none'"),
-        (lambda: bnn(ROWS, hyper=HYPER, batch_size=0), "batch_size must be a whole number of at least 1, got 0"),
-        (lambda: bnn(ROWS[:5], hyper=HYPER), r"rows must be at least 10, of inputs and a target, got shape \(5, 4\)"),
+        (
+            lambda: bnn(ROWS, hyper=HYPER, split="mine"),
+            "split must be 'released' or a whole number, got 'mine'",
+        ),
+        (
+            lambda: bnn(ROWS, hyper=HYPER, noise="none"),
+            "noise must be one of 'paper', 'released', got 'none'",
+        ),
+        (
+            lambda: bnn(ROWS, hyper=HYPER, batch_size=0),
+            "batch_size must be a whole number of at least 1, got 0",
+        ),
+        (
+            lambda: bnn(ROWS[:5], hyper=HYPER),
+            r"rows must be at least 10, of inputs and a target, got shape \(5, 4\)",
+        ),
         (lambda: bnn("boston", data="nowhere.txt"), "there is no file nowhere.txt"),
-        (lambda: bnn(ROWS, hyper=HYPER).test_scores(jnp.ones((2, 3))), r"draws must be an array of shape \(n, 251\)"),
+        (
+            lambda: bnn(ROWS, hyper=HYPER).test_scores(jnp.ones((2, 3))),
+            r"draws must be an array of shape \(n, 251\)",
+        ),
         (
             lambda: ksivi.MeanPrediction(None, jnp.ones((3, 2)), jnp.ones(3)),
             "predict must be a function of a draw and inputs, got None",

@@ -13,9 +13,16 @@ pytest.importorskip("typer")
 def ksivi(*arguments, path=""):
     """Runs the command in another process, with one more folder of packages."""
     code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(path), os.environ.get("PYTHONPATH")]))}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(path), os.environ.get("PYTHONPATH")])),
+    }
     return subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, env=environment
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
     )
 
 
@@ -29,12 +36,30 @@ def test_demo_prints_a_table_and_draws_a_figure(tmp_path):
 
 @pytest.mark.slow
 def test_json_is_one_object_on_stdout(tmp_path):
-    done = ksivi("demo", "--steps", "50", "--target", "banana", "--out", str(tmp_path), "--json", "--seed", "3")
+    done = ksivi(
+        "demo",
+        "--steps",
+        "50",
+        "--target",
+        "banana",
+        "--out",
+        str(tmp_path),
+        "--json",
+        "--seed",
+        "3",
+    )
     record = json.loads(done.stdout)
     run = record["problems"]["banana"]
     assert run["status"] == "step limit: ran all 50 steps"
     assert run["steps"] == 50
-    assert {"kl", "mmd", "mmd_floor", "sliced_wasserstein", "sliced_wasserstein_floor", "seconds"} <= set(run)
+    assert {
+        "kl",
+        "mmd",
+        "mmd_floor",
+        "sliced_wasserstein",
+        "sliced_wasserstein_floor",
+        "seconds",
+    } <= set(run)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,15 @@ def command(*arguments, cache):
 
 @pytest.mark.slow
 def test_json_has_the_promised_shape(tmp_path):
-    done = command("multimodal", "--methods", "svgd,mied", "--json", "--out", str(tmp_path / "new"), cache=tmp_path)
+    done = command(
+        "multimodal",
+        "--methods",
+        "svgd,mied",
+        "--json",
+        "--out",
+        str(tmp_path / "new"),
+        cache=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert set(record) == {"problem", "floor", "methods"}
@@ -56,7 +64,16 @@ def test_ones_own_log_density_is_compared_with_nuts(tmp_path):
     lines = ("import jax.numpy as jnp", "from helper import scale", "", "", "def log_density(x):")
     (tmp_path / "model.py").write_text("\n".join([*lines, "    return -jnp.sum(x**2) / scale", ""]))
     model = f"{tmp_path / 'model.py'}:log_density"
-    done = command(model, "--dim", "3", "--methods", "nuts,svgd", "--out", str(tmp_path), cache=tmp_path / "cache")
+    done = command(
+        model,
+        "--dim",
+        "3",
+        "--methods",
+        "nuts,svgd",
+        "--out",
+        str(tmp_path),
+        cache=tmp_path / "cache",
+    )
     assert done.returncode == 0, done.stderr
     assert "nuts" in done.stdout
     assert "converged" in done.stdout
@@ -70,7 +87,9 @@ def test_where_nuts_gives_no_truth_there_is_no_comparison(tmp_path):
         "import jax.numpy as jnp\n\n\n"
         "def log_density(x):\n    return -x[0] ** 2 / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0]\n"
     )
-    done = command(f"{tmp_path}/funnel.py:log_density", "--dim", "2", "--out", str(tmp_path), cache=tmp_path)
+    done = command(
+        f"{tmp_path}/funnel.py:log_density", "--dim", "2", "--out", str(tmp_path), cache=tmp_path
+    )
     assert done.returncode == 3
     assert "NUTS gives no reference for this target" in " ".join(done.stderr.split())
     assert done.stdout == ""
@@ -143,11 +162,18 @@ def test_the_demo_is_a_preset_of_the_table():
     ):
         plan = comparison.training_plan("ksivi", name, 2, "demo")
         assert (plan.num_steps, plan.num_samples, plan.learning_rate) == (15_000, 100, 2e-3)
-        assert (plan.decay_every, plan.kernel, plan.detached, plan.annealed) == (None, kernel, False, annealed)
+        assert (plan.decay_every, plan.kernel, plan.detached, plan.annealed) == (
+            None,
+            kernel,
+            False,
+            annealed,
+        )
 
 
 def test_an_unknown_preset_is_named():
-    with pytest.raises(ValueError, match="preset must be one of 'short', 'demo', 'paper', got 'long'"):
+    with pytest.raises(
+        ValueError, match="preset must be one of 'short', 'demo', 'paper', got 'long'"
+    ):
         next(comparison.compare(KEY, problem_of(2), None, preset="long"))
 
 
@@ -167,7 +193,9 @@ def test_an_interrupted_method_ends_the_comparison():
 
     problem = problems.multimodal()
     truth = comparison.know_truth(KEY, problem)
-    done = list(comparison.compare(KEY, problem, truth, ["svgd", "mied"], callbacks=lambda name: [stop]))
+    done = list(
+        comparison.compare(KEY, problem, truth, ["svgd", "mied"], callbacks=lambda name: [stop])
+    )
     assert [result.name for result in done] == ["svgd"]
     assert done[0].status.kind == "interrupted"
 
@@ -182,7 +210,9 @@ def test_a_method_that_cannot_run_is_a_result(tmp_path):
     problem = problems.from_file(f"{tmp_path}/narrow.py:log_density", 1)
     truth = comparison.Truth(0.1 * jax.random.normal(KEY, (5, 1_000, 1)), 0.01, 0.001)
     done = list(comparison.compare(KEY, problem, truth, ["svgd", "nuts"]))
-    assert str(done[0].status).startswith("not trusted: it could not run: target must be finite where the points start")
+    assert str(done[0].status).startswith(
+        "not trusted: it could not run: target must be finite where the points start"
+    )
     assert done[0].draws is None
     assert done[1].status.kind == "converged"
     assert done[1].sliced_wasserstein < 0.02
@@ -222,7 +252,11 @@ def test_student_t_is_its_own_truth():
         assert np.all(np.abs(np.quantile(z, p, axis=0) - exact) < 4.5 * error)
     box = np.linspace(-60, 60, 2_401)
     points = np.stack(np.meshgrid(box, box), -1).reshape(-1, 2)
-    values = np.exp(np.asarray(jax.jit(jax.vmap(problem.target.log_density))(points.astype(np.float32)), np.float64))
+    values = np.exp(
+        np.asarray(
+            jax.jit(jax.vmap(problem.target.log_density))(points.astype(np.float32)), np.float64
+        )
+    )
     inside = np.mean(np.all(np.abs(draws) < 60, axis=1))
     np.testing.assert_allclose(values.sum() * (box[1] - box[0]) ** 2, inside, rtol=5e-3)
     assert ksivi.problems.student_t().start(KEY, 3).shape == (3, 2)

@@ -30,7 +30,11 @@ def served(tmp_path, monkeypatch):
         url = f"http://127.0.0.1:{server.server_port}/"
 
         def state(sha256, file="data.txt"):
-            monkeypatch.setitem(data_files.SOURCES, "uci/boston.txt", data_files.Source("columns", url + file, sha256))
+            monkeypatch.setitem(
+                data_files.SOURCES,
+                "uci/boston.txt",
+                data_files.Source("columns", url + file, sha256),
+            )
 
         yield state
         server.shutdown()
@@ -56,7 +60,8 @@ def test_a_download_is_checked_and_kept(served, tmp_path):
 def test_a_download_of_other_bytes_is_refused_and_not_kept(served, tmp_path):
     served("0" * 64)
     with pytest.raises(
-        ValueError, match=r"could not be downloaded .*hash.* set KSIVI_DATA to a folder that has uci/boston\.txt"
+        ValueError,
+        match=r"could not be downloaded .*hash.* set KSIVI_DATA to a folder that has uci/boston\.txt",
     ):
         data_files.locate("uci/boston.txt")
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
@@ -89,10 +94,13 @@ def test_without_pooch_the_extra_is_named(monkeypatch, tmp_path):
 def test_a_file_that_cannot_be_had_says_where_to_put_it(monkeypatch):
     monkeypatch.delenv("KSIVI_DATA", raising=False)
     with pytest.raises(
-        ValueError, match=r"set KSIVI_DATA to a folder that has waveform\.data: 21 features and a class"
+        ValueError,
+        match=r"set KSIVI_DATA to a folder that has waveform\.data: 21 features and a class",
     ):
         data_files.locate("waveform.data")
-    with pytest.raises(ValueError, match=r"name must be one of .*uci/boston\.txt, .* got 'iris\.txt'"):
+    with pytest.raises(
+        ValueError, match=r"name must be one of .*uci/boston\.txt, .* got 'iris\.txt'"
+    ):
         data_files.locate("iris.txt")
 
 

@@ -47,7 +47,9 @@ class Deadly(Training):
 
 
 def tiny(kind, name, **options):
-    return kind("toys", name, ProblemSpec.of("multimodal"), TINY, 1, measured=("kl-few",), **options)
+    return kind(
+        "toys", name, ProblemSpec.of("multimodal"), TINY, 1, measured=("kl-few",), **options
+    )
 
 
 def grid(log):
@@ -55,7 +57,16 @@ def grid(log):
     seconds."""
     plans = [TINY.replace(hidden=(9,)) if i == 30 else TINY for i in range(60)]
     return [
-        Watched("toys", f"rate-{i}", ProblemSpec.of("multimodal"), plan, 1, (rate,), measured=("kl-few",), log=str(log))
+        Watched(
+            "toys",
+            f"rate-{i}",
+            ProblemSpec.of("multimodal"),
+            plan,
+            1,
+            (rate,),
+            measured=("kl-few",),
+            log=str(log),
+        )
         for i, (rate, plan) in enumerate(zip(RATES, plans, strict=True))
     ]
 
@@ -83,20 +94,26 @@ def test_a_killed_worker_loses_no_cell_and_doubles_none(tmp_path, monkeypatch, c
     monkeypatch.setitem(paper.EXPERIMENTS, "toys", lambda preset: cells)
     finish = paper.Folder.finish
     monkeypatch.setattr(
-        paper.Folder, "finish", lambda self, cell, record: (written.append(cell.name), finish(self, cell, record))
+        paper.Folder,
+        "finish",
+        lambda self, cell, record: (written.append(cell.name), finish(self, cell, record)),
     )
     killer = threading.Thread(target=kill_the_worker_of, args=("rate-30", log, killed))
     killer.start()
     began = time.perf_counter()
     with pytest.raises(SystemExit) as exit:
-        app(["paper", "run", "toys", "--out", str(tmp_path), "--executor", "dask", "--workers", "2"])
+        app(
+            ["paper", "run", "toys", "--out", str(tmp_path), "--executor", "dask", "--workers", "2"]
+        )
     seconds = time.perf_counter() - began
     killed.append(0)  # ends the thread where it waits in vain
     killer.join()
     shown = capsys.readouterr().err
     assert exit.value.code == 0, shown
     trained = [cell for cell, _ in begun(log)]
-    print(f"{len(written)} records, {seconds:.0f} s, {len(trained) - 60} run again, killed {killed[0]}")
+    print(
+        f"{len(written)} records, {seconds:.0f} s, {len(trained) - 60} run again, killed {killed[0]}"
+    )
     assert shown.count("died while it ran toys/rate-30") == 1
     assert trained.count("rate-30") == 2
     assert set(trained) == {cell.name for cell in cells}
@@ -122,7 +139,9 @@ def test_a_cell_that_kills_its_workers_ends_and_does_not_stop_the_others(tmp_pat
     ):
         outcomes = paper.run_cells(cells, folder, executor=executor)
     states = {outcome.cell.name: outcome.state for outcome in outcomes}
-    assert states["deadly"].startswith("could not run: 2 workers died while they ran it, the last tcp://")
+    assert states["deadly"].startswith(
+        "could not run: 2 workers died while they ran it, the last tcp://"
+    )
     assert states["other"] == "measured"
     assert folder.record(cells[0]) is None
     assert len(notes) == 2
@@ -132,14 +151,26 @@ def test_a_cell_that_kills_its_workers_ends_and_does_not_stop_the_others(tmp_pat
 @pytest.mark.slow
 def test_ctrl_c_ends_the_cluster_with_exit_code_130(tmp_path):
     code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
-    options = ("toys", "--preset", "smoke", "--out", str(tmp_path), "--executor", "dask", "--workers", "1")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, "paper", "run", *options],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "COLUMNS": "200"},
-        start_new_session=True,  # a group of its own, which hears of Ctrl-C as the processes of a terminal do
-    ) as process:
+    options = (
+        "toys",
+        "--preset",
+        "smoke",
+        "--out",
+        str(tmp_path),
+        "--executor",
+        "dask",
+        "--workers",
+        "1",
+    )
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", code, "paper", "run", *options],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "COLUMNS": "200"},
+            start_new_session=True,  # a group of its own, which hears of Ctrl-C as the processes of a terminal do
+        ) as process
+    ):
         assert "cells, records in" in process.stderr.readline()
         time.sleep(10)
         os.killpg(process.pid, signal.SIGINT)
@@ -170,7 +201,9 @@ def cluster():
     """A scheduler with one worker, whose process knows nothing of files that tests make later."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+    ) as cluster:
         yield cluster
 
 
@@ -178,7 +211,11 @@ def test_a_task_gives_the_same_parts_anywhere(cluster):
     told = []
     for executor in (Local(), Dask(scheduler=cluster.scheduler_address)):
         with executor:
-            parts = list(executor.run(squares, iter([1, 2, 3]), lambda item, message: told.append((item, message))))
+            parts = list(
+                executor.run(
+                    squares, iter([1, 2, 3]), lambda item, message: told.append((item, message))
+                )
+            )
         assert parts == [(i, part) for i in (1, 2, 3) for part in (i, i**2)]
     assert told == [(i, {"about": i}) for i in (1, 2, 3)] * 2
 
@@ -198,7 +235,10 @@ def fails(item, tell):
 
 
 def test_an_error_in_a_task_is_raised(cluster):
-    with Dask(scheduler=cluster.scheduler_address) as executor, pytest.raises(TypeError, match="not this"):
+    with (
+        Dask(scheduler=cluster.scheduler_address) as executor,
+        pytest.raises(TypeError, match="not this"),
+    ):
         list(executor.run(fails, ["this"], print))
 
 
@@ -227,9 +267,15 @@ def test_workers_without_the_users_files_run_their_log_density(cluster, tmp_path
     ("options", "message"),
     [
         (["--executor", "ray"], "--executor must be one of 'local', 'dask', got 'ray'"),
-        (["--scheduler", "tcp://a:1"], "--scheduler needs --executor dask, got tcp://a:1 with --executor local"),
+        (
+            ["--scheduler", "tcp://a:1"],
+            "--scheduler needs --executor dask, got tcp://a:1 with --executor local",
+        ),
         (["--workers", "3"], "--workers needs --executor dask, got 3 with --executor local"),
-        (["--executor", "dask", "--workers", "0"], "--workers must be a whole number of at least 1, got 0"),
+        (
+            ["--executor", "dask", "--workers", "0"],
+            "--workers must be a whole number of at least 1, got 0",
+        ),
         (
             ["--executor", "dask", "--scheduler", "here"],
             "--scheduler must be an address like tcp://HOST:PORT, got 'here'",
@@ -244,7 +290,9 @@ def test_workers_without_the_users_files_run_their_log_density(cluster, tmp_path
         ),
     ],
 )
-def test_bad_options_are_one_line_and_exit_code_2(command, options, message, tmp_path, monkeypatch, capsys):
+def test_bad_options_are_one_line_and_exit_code_2(
+    command, options, message, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("ksivi.executors._cluster._JOIN_S", 0.5)
     code, shown = run_main([*command, *options, "--out", str(tmp_path)], monkeypatch, capsys)
     assert code == 2
@@ -254,15 +302,21 @@ def test_bad_options_are_one_line_and_exit_code_2(command, options, message, tmp
 
 def test_without_dask_the_extra_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    code, shown = run_main(["paper", "run", "toys", "--executor", "dask", "--out", str(tmp_path)], monkeypatch, capsys)
+    code, shown = run_main(
+        ["paper", "run", "toys", "--executor", "dask", "--out", str(tmp_path)], monkeypatch, capsys
+    )
     assert code == 2
-    assert "the dask executor needs distributed: pip install 'ksivi[dask]'" in " ".join(shown.err.split())
+    assert "the dask executor needs distributed: pip install 'ksivi[dask]'" in " ".join(
+        shown.err.split()
+    )
 
 
 def test_workers_with_several_threads_are_refused():
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0") as cluster:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address="127.0.0.1:0"
+    ) as cluster:
         executor = Dask(scheduler=cluster.scheduler_address)
         with pytest.raises(ValueError, match="workers must have one thread each"):
             executor.__enter__()

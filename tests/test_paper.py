@@ -24,7 +24,15 @@ TINY = TrainingPlan("ksivi", 20, 40, mixing_dim=2, hidden=(8,), decay_every=10)
 
 def tiny(**changes):
     return dataclasses.replace(
-        Training("toys", "tiny", ProblemSpec.of("multimodal"), TINY, 2, snapshots=(20,), measured=("kl-few",)),
+        Training(
+            "toys",
+            "tiny",
+            ProblemSpec.of("multimodal"),
+            TINY,
+            2,
+            snapshots=(20,),
+            measured=("kl-few",),
+        ),
         **changes,
     )
 
@@ -51,7 +59,15 @@ def main(capsys, *arguments):
 )
 def test_settings_are_the_papers(method, problem, dim, settings):
     plan = training_plan(method, problem, dim, "paper")
-    names = ("num_samples", "num_steps", "learning_rate", "b2", "decay_every", "log_var", "min_log_var")
+    names = (
+        "num_samples",
+        "num_steps",
+        "learning_rate",
+        "b2",
+        "decay_every",
+        "log_var",
+        "min_log_var",
+    )
     assert tuple(getattr(plan, name) for name in (*names, "mixing_dim", "hidden")) == settings
 
 
@@ -77,13 +93,17 @@ def test_cells_are_values_with_names_of_their_own(preset):
         assert json.loads(json.dumps(cell.spec))["name"] == cell.name
         assert cell == dataclasses.replace(cell)
         assert hash(cell) == hash(dataclasses.replace(cell))
-        if isinstance(cell, Training):  # looks are every two steps at least, and every snapshot falls on one
+        if isinstance(
+            cell, Training
+        ):  # looks are every two steps at least, and every snapshot falls on one
             assert not cell.snapshots or cell._chunk() > 1
             assert all(0 < step < cell.plan.num_steps for step in cell.snapshots)
 
 
 def test_the_paper_preset_has_every_experiment_of_the_paper():
-    cells = {(c.experiment, c.name): c for make in paper.EXPERIMENTS.values() for c in make("paper")}
+    cells = {
+        (c.experiment, c.name): c for make in paper.EXPERIMENTS.values() for c in make("paper")
+    }
     for toy in ("banana", "multimodal", "x-shaped"):
         for method in ("ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi", "ksivi-imq"):
             assert cells["toys", f"{toy}-{method}"].seeds == 5
@@ -93,7 +113,8 @@ def test_the_paper_preset_has_every_experiment_of_the_paper():
     for data in ("boston", "concrete", "power", "wine", "yacht", "protein"):
         for method in ("ksivi", "ksivi-u", "sivi", "sivi-sm", "sgld", "svgd"):
             assert all(
-                cells["bnn", f"{data}-{kind}-{method}"].seeds == 10 for kind in ("released-paper", "random-paper")
+                cells["bnn", f"{data}-{kind}-{method}"].seeds == 10
+                for kind in ("released-paper", "random-paper")
             )
     assert cells["student-t", "ksivi-riesz"].seeds == 10
 
@@ -115,7 +136,9 @@ def test_training_and_measuring_apart_give_the_same_numbers(tmp_path):
     """As on two machines; and the same cell run twice has the same numbers."""
     together, apart = paper.Folder(tmp_path / "a"), paper.Folder(tmp_path / "b")
     paper.run_cells([tiny()], together)
-    assert [outcome.state for outcome in paper.run_cells([tiny()], apart, measure=False)] == ["trained"]
+    assert [outcome.state for outcome in paper.run_cells([tiny()], apart, measure=False)] == [
+        "trained"
+    ]
     assert apart.record(tiny()) is None
     paper.run_cells([tiny()], apart)
     assert apart.record(tiny())["numbers"] == together.record(tiny())["numbers"]
@@ -146,8 +169,12 @@ def test_training_of_another_spec_is_not_measured(tmp_path):
 def test_a_cell_that_cannot_run_does_not_stop_the_others(tmp_path, monkeypatch):
     monkeypatch.setenv("KSIVI_DATA", str(tmp_path))
     monkeypatch.setattr("ksivi.problems._data.SOURCES", {"waveform.mat": ksivi_source()})
-    missing = dataclasses.replace(tiny(), name="missing", problem=ProblemSpec.of("waveform", data="authors"))
-    states = [outcome.state for outcome in paper.run_cells([missing, tiny()], paper.Folder(tmp_path))]
+    missing = dataclasses.replace(
+        tiny(), name="missing", problem=ProblemSpec.of("waveform", data="authors")
+    )
+    states = [
+        outcome.state for outcome in paper.run_cells([missing, tiny()], paper.Folder(tmp_path))
+    ]
     assert states[0].startswith("could not run: waveform.mat was not found")
     assert states[1] == "measured"
 
@@ -168,9 +195,17 @@ def test_ctrl_c_leaves_nothing_that_looks_finished(tmp_path, monkeypatch, kind):
     cells = {
         "training": tiny(),
         "sampling": Sampling(
-            "toys", "s", ProblemSpec.of("multimodal"), "mied", (("num_steps", 9), ("rate", 1e-2)), 20, 1
+            "toys",
+            "s",
+            ProblemSpec.of("multimodal"),
+            "mied",
+            (("num_steps", 9), ("rate", 1e-2)),
+            20,
+            1,
         ),
-        "networks": SampledNetworks("bnn", "n", Setup("friedman", "released", "paper", 2), 1, "svgd", 5),
+        "networks": SampledNetworks(
+            "bnn", "n", Setup("friedman", "released", "paper", 2), 1, "svgd", 5
+        ),
     }
     monkeypatch.setattr("ksivi.training._training.run_many", interrupted)
     monkeypatch.setattr(sys.modules["ksivi.methods._sampling"], "_run_chunk", interrupted)
@@ -185,11 +220,20 @@ def test_a_run_without_a_finite_number_does_not_lose_the_others():
     """Draws that are all outside the box, and a family of NaN: None beside the numbers of the other
     runs."""
     cell = Training(
-        "student-t", "t", ProblemSpec.of("student-t"), TINY, 2, measured=("boxed-few", "kl-few", "sliced-w2-few")
+        "student-t",
+        "t",
+        ProblemSpec.of("student-t"),
+        TINY,
+        2,
+        measured=("boxed-few", "kl-few", "sliced-w2-few"),
     )
     runs = cell.train()
-    far = eqx.tree_at(lambda p: p.family.conditional.mean.biases[-1], runs.posteriors[0][0], jnp.full(2, 1e3))
-    lost = jax.tree.map(lambda a: a * jnp.nan if eqx.is_inexact_array(a) else a, runs.posteriors[0][1])
+    far = eqx.tree_at(
+        lambda p: p.family.conditional.mean.biases[-1], runs.posteriors[0][0], jnp.full(2, 1e3)
+    )
+    lost = jax.tree.map(
+        lambda a: a * jnp.nan if eqx.is_inexact_array(a) else a, runs.posteriors[0][1]
+    )
     rows = cell.measure(eqx.tree_at(lambda r: r.posteriors, runs, ((far, lost),)))["rows"]
     assert rows[0]["boxed_5"] is None
     assert rows[0]["inside_5"] == 0
@@ -201,7 +245,9 @@ def test_a_run_without_a_finite_number_does_not_lose_the_others():
 @pytest.mark.slow
 def test_particles_and_chains_are_cells_too(tmp_path):
     options = (("num_steps", 20), ("rate", 1e-2))
-    cell = Sampling("student-t", "mied", ProblemSpec.of("student-t"), "mied", options, 50, 2, ("kl-few",))
+    cell = Sampling(
+        "student-t", "mied", ProblemSpec.of("student-t"), "mied", options, 50, 2, ("kl-few",)
+    )
     runs = cell.train()
     assert len(runs.posteriors[0]) == 2
     chains = (("num_draws", 1), ("num_warmup", 20), ("step_size", 1e-2), ("thin", 1))
@@ -211,16 +257,30 @@ def test_particles_and_chains_are_cells_too(tmp_path):
 
 @pytest.mark.slow
 def test_networks_choose_on_development_rows(tmp_path):
-    plan = TrainingPlan("ksivi", 10, 20, mixing_dim=3, hidden=(10, 10), log_var=-8.0, decay_every=10, clip=1.0, ema=0.9)
+    plan = TrainingPlan(
+        "ksivi",
+        10,
+        20,
+        mixing_dim=3,
+        hidden=(10, 10),
+        log_var=-8.0,
+        decay_every=10,
+        clip=1.0,
+        ema=0.9,
+    )
     setup = Setup("friedman", "random", "paper", hyper_steps=5)
-    cell = TrainedNetworks("bnn", "f", setup, 2, plan, (1e-4, 1e-3), (1.0,), choosing_steps=10, pretraining=5)
+    cell = TrainedNetworks(
+        "bnn", "f", setup, 2, plan, (1e-4, 1e-3), (1.0,), choosing_steps=10, pretraining=5
+    )
     runs = cell.train()
     chosen = json.loads(runs.notes)["chosen"]
     best = min(chosen["tried"], key=lambda one: one["dev_rmse"])
     assert chosen["learning_rate"] == best["learning_rate"]
     problem = setup.for_choosing().problems(1)[0]
     tried = cell._train([problem] * 2, [100, 100], [1e-4, 1e-3], [1.0, 1.0], 10)
-    errors = [problem.dev_scores(fit.posterior.sample(measuring_key(3), 100))["rmse"] for fit in tried]
+    errors = [
+        problem.dev_scores(fit.posterior.sample(measuring_key(3), 100))["rmse"] for fit in tried
+    ]
     np.testing.assert_allclose([one["dev_rmse"] for one in chosen["tried"]], errors, rtol=1e-3)
     rows = cell.measure(runs)["rows"]
     assert len(rows) == 2
@@ -228,7 +288,10 @@ def test_networks_choose_on_development_rows(tmp_path):
     sgld = SampledNetworks("bnn", "s", setup, 1, "sgld", 5, (1e6, 1e-5))
     runs = sgld.train()
     chosen = json.loads(runs.notes)["chosen"]
-    assert (chosen["step_size"], chosen["tried"][0]["dev_rmse"]) == (1e-5, None)  # chains that diverge are not chosen
+    assert (chosen["step_size"], chosen["tried"][0]["dev_rmse"]) == (
+        1e-5,
+        None,
+    )  # chains that diverge are not chosen
     assert np.isfinite(sgld.measure(runs)["rows"][0]["nll"])
 
 
@@ -240,10 +303,14 @@ def test_the_variance_of_both_estimators_falls_as_one_over_n():
         ProblemSpec.of("waveform", data="generated"),
     )
     for method in ("ksivi", "ksivi-u"):
-        cell = Estimators("estimators", "e", place, plan.replace(method=method), "fixed", (128, 512), 100)
+        cell = Estimators(
+            "estimators", "e", place, plan.replace(method=method), "fixed", (128, 512), 100
+        )
         few, many = cell.measure(cell.train())["rows"]
         slope = np.log(many["variance"] / few["variance"]) / np.log(4)
-        error = np.hypot(many["error"] / many["variance"], few["error"] / few["variance"]) / np.log(4)
+        error = np.hypot(many["error"] / many["variance"], few["error"] / few["variance"]) / np.log(
+            4
+        )
         assert abs(slope + 1) < 4 * error, (method, slope, error)
         assert error < 0.15
 
@@ -265,13 +332,25 @@ def test_list_shows_what_is_finished(tmp_path, capsys):
     folder.finish(cell, make_record(cell, tiny(snapshots=()).train(), {"rows": []}, 0.0))
     code, shown = main(capsys, "list", "--preset", "smoke", "--out", tmp_path)
     assert code == 0
-    assert [line.split()[:3] for line in shown.out.splitlines() if "student-t" in line] == [["student-t", "6", "1"]]
+    assert [line.split()[:3] for line in shown.out.splitlines() if "student-t" in line] == [
+        ["student-t", "6", "1"]
+    ]
 
 
 @pytest.mark.slow
 def test_run_runs_the_named_cells(tmp_path, capsys):
     code, shown = main(
-        capsys, "run", "toys", "--preset", "smoke", "--only", "x-shaped-sivi", "--without", "sm", "--out", tmp_path
+        capsys,
+        "run",
+        "toys",
+        "--preset",
+        "smoke",
+        "--only",
+        "x-shaped-sivi",
+        "--without",
+        "sm",
+        "--out",
+        tmp_path,
     )
     assert code == 0
     assert "1 cells" in shown.err
@@ -282,7 +361,10 @@ def test_run_runs_the_named_cells(tmp_path, capsys):
     ("arguments", "message"),
     [
         (("run", "mnist"), "EXPERIMENTS must be one of 'all', 'toys'"),
-        (("run", "toys", "--preset", "long"), "--preset must be one of 'paper', 'smoke', got 'long'"),
+        (
+            ("run", "toys", "--preset", "long"),
+            "--preset must be one of 'paper', 'smoke', got 'long'",
+        ),
         (("run", "toys", "--only", "nothing"), "--only and --without must leave at least one cell"),
     ],
 )

@@ -20,7 +20,15 @@ RNG = np.random.default_rng(0)
 FLOOR = {"sliced_w2": 0.0332, "sliced_w1": 0.0237, "kl": -0.001, "mmd": 0.03, "boxed_5": 0.0225}
 
 
-def record(path, numbers, *, preset="paper", status=("step limit: ran all 10 steps",) * 3, notes=None, seconds=10.0):
+def record(
+    path,
+    numbers,
+    *,
+    preset="paper",
+    status=("step limit: ran all 10 steps",) * 3,
+    notes=None,
+    seconds=10.0,
+):
     """A record as the runner writes it, of the cell at a path, but for its numbers."""
     experiment, name = path.split("/")
     cell = next(cell for cell in EXPERIMENTS[experiment](preset) if cell.name == name)
@@ -39,17 +47,32 @@ def record(path, numbers, *, preset="paper", status=("step limit: ran all 10 ste
 
 
 def trained(values, shown=None, step=20_000, field="sliced_w2"):
-    rows = [{"seed": i, "learning_rate": 0.001, "step": step, field: v} for i, v in enumerate(values)]
-    return {"rows": rows, "floor": FLOOR, "losses": [[3.0, 1.0]] * len(values), "shown": shown or {}}
+    rows = [
+        {"seed": i, "learning_rate": 0.001, "step": step, field: v} for i, v in enumerate(values)
+    ]
+    return {
+        "rows": rows,
+        "floor": FLOOR,
+        "losses": [[3.0, 1.0]] * len(values),
+        "shown": shown or {},
+    }
 
 
 def chains(seed):
     draws = np.random.default_rng(seed).normal(size=(400, 3)).round(3).tolist()
-    return {"rows": [{"seed": 0, "sliced_w2": 0.0337}], "floor": FLOOR, "shown": {"all-draws": {"draws": draws}}}
+    return {
+        "rows": [{"seed": 0, "sliced_w2": 0.0337}],
+        "floor": FLOOR,
+        "shown": {"all-draws": {"draws": draws}},
+    }
 
 
 def band(width):
-    return {"mean": [0.0, 0.5, 1.0], "low": [-width, 0.5 - width, 1 - width], "high": [width, 0.5 + width, 1 + width]}
+    return {
+        "mean": [0.0, 0.5, 1.0],
+        "low": [-width, 0.5 - width, 1 - width],
+        "high": [width, 0.5 + width, 1 + width],
+    }
 
 
 def one_of_each():
@@ -59,24 +82,46 @@ def one_of_each():
         "draws": {"draws": draws, "truth": draws},
         "correlations": {"draws": [0.1, 0.4, 0.5], "truth": [0, 0.3, 0.6]},
     }
-    histogram = {"histogram": {"low": [-4, -2], "high": [4, 15], "counts": RNG.integers(0, 9, (8, 8)).tolist()}}
+    histogram = {
+        "histogram": {
+            "low": [-4, -2],
+            "high": [4, 15],
+            "counts": RNG.integers(0, 9, (8, 8)).tolist(),
+        }
+    }
     toys = trained([0.02, 0.03, 0.04], histogram, 50_000, "kl")
     toys["rows"] += [{**row, "step": 1_000, "kl": 1.0} for row in toys["rows"]]
     smooth = {"z_norm": [1.0, 3.0], "jacobian": [[2.0, 8.0], [4.0, 8.0]], "lipschitz": [[1.0, 1.0]]}
-    smoothness = {"rows": [{"seed": 0, "step": step} for step in (1_000, 20_000)], "shown": {"smoothness": smooth}}
+    smoothness = {
+        "rows": [{"seed": 0, "step": step} for step in (1_000, 20_000)],
+        "shown": {"smoothness": smooth},
+    }
     sizes = [{"n": n, "variance": 800 / n, "error": 8 / n, "seconds": 0.001} for n in (8, 16, 32)]
-    scores = [{"seed": i, "rmse": 2.5 + i / 10, "nll": 2.6, "log_gamma": -2.5, "log_lambda": -0.9} for i in range(3)]
-    boxes = [{"seed": i, "boxed_5": v, "boxed_8": 0.08, "boxed_10": None} for i, v in enumerate((0.04, 0.05, 0.06))]
+    scores = [
+        {"seed": i, "rmse": 2.5 + i / 10, "nll": 2.6, "log_gamma": -2.5, "log_lambda": -0.9}
+        for i in range(3)
+    ]
+    boxes = [
+        {"seed": i, "boxed_5": v, "boxed_8": 0.08, "boxed_10": None}
+        for i, v in enumerate((0.04, 0.05, 0.06))
+    ]
     chosen = {"chosen": {"learning_rate": 0.001, "weight": 0.01, "tried": []}}
     return [
         record("toys/banana-ksivi", toys),
         record("waveform/ksivi", trained([0.09, 0.1, 0.11], points)),
         record("waveform/uivi", trained([0.09, 0.1, 0.11]), seconds=500.0),
         *(record(f"waveform/{name}", chains(i)) for i, name in enumerate(("sgld", "mala"))),
-        record("diffusion/100-released-ksivi", trained([0.01] * 3, {"band": {"draws": band(1.0), "truth": band(0.9)}})),
+        record(
+            "diffusion/100-released-ksivi",
+            trained([0.01] * 3, {"band": {"draws": band(1.0), "truth": band(0.9)}}),
+        ),
         record("bnn/boston-released-released-ksivi", {"rows": scores}, notes=chosen),
         record("bnn/boston-released-paper-ksivi", {"rows": scores}, notes=chosen),
-        record("student-t/ksivi-riesz", {"rows": boxes, "floor": FLOOR}, status=["diverged at step 9", "", ""]),
+        record(
+            "student-t/ksivi-riesz",
+            {"rows": boxes, "floor": FLOOR},
+            status=["diverged at step 9", "", ""],
+        ),
         record("smoothness/ksivi", smoothness, status=["step limit"]),
         record("estimators/ksivi-fixed", {"rows": sizes}, status=[]),
     ]
@@ -128,14 +173,18 @@ def test_a_number_stands_where_it_belongs(page, line):
 
 
 def test_runs_that_failed_are_named(page):
-    row = next(line for line in page.read_text().splitlines() if line.startswith("| KSIVI, Riesz kernel |"))
+    row = next(
+        line for line in page.read_text().splitlines() if line.startswith("| KSIVI, Riesz kernel |")
+    )
     assert "0.0500 ± 0.0100 † ≈[^student-t-ksivi-riesz] | 0.0451 ± 0.01" in row
     assert "not finite ✗[^student-t-ksivi-riesz] | 0.1136 ± 0.05" in row
 
 
 def test_chains_agree_in_words(page):
     """Draws of one distribution: a divergence near 0."""
-    found = re.search(r"from the tenth nearest neighbours: (\S+) \(paper: 0.0289\)", page.read_text())
+    found = re.search(
+        r"from the tenth nearest neighbours: (\S+) \(paper: 0.0289\)", page.read_text()
+    )
     assert abs(float(found[1].replace("−", "-"))) < 0.1
 
 
@@ -150,7 +199,9 @@ def test_the_same_records_make_the_same_files(page, records, tmp_path):
     again = write_report(keep(tmp_path / "paper", reversed(records)), tmp_path / "paper.md")
     assert again.read_bytes() == page.read_bytes()
     for figure in (page.parent / "paper" / "figures").glob("*.png"):
-        assert (tmp_path / "paper" / "figures" / figure.name).read_bytes() == figure.read_bytes(), figure.name
+        assert (tmp_path / "paper" / "figures" / figure.name).read_bytes() == figure.read_bytes(), (
+            figure.name
+        )
 
 
 def test_a_smoke_run_says_so_and_any_subset_will_do(tmp_path):

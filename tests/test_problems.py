@@ -21,13 +21,17 @@ def test_toys_are_normalised_and_their_samplers_exact(name):
     problem = TOYS[name]()
     axis = np.linspace(-16, 16, 1_201)
     points = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    density = np.exp(np.asarray(jax.vmap(problem.target.log_density)(jnp.asarray(points)), np.float64))
+    density = np.exp(
+        np.asarray(jax.vmap(problem.target.log_density)(jnp.asarray(points)), np.float64)
+    )
     weights = density * (axis[1] - axis[0]) ** 2
     np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-3)
     draws = np.asarray(problem.reference(KEY, 100_000), np.float64)
     for moment in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, 1:], np.abs):
         exact, samples = weights @ moment(points), moment(draws)
-        assert np.all(np.abs(samples.mean(0) - exact) < 4.5 * samples.std(0) / np.sqrt(len(samples)) + 1e-3)
+        assert np.all(
+            np.abs(samples.mean(0) - exact) < 4.5 * samples.std(0) / np.sqrt(len(samples)) + 1e-3
+        )
 
 
 def test_the_paper_writes_the_banana_upwards():
@@ -41,7 +45,10 @@ def test_waveform_recipe_looks_like_the_data(data):
     from ksivi.problems._waveform import _generate
 
     features, label = _generate(seed=0)
-    assert np.all(np.abs(np.bincount(label) - np.bincount(rows[:, 21].astype(int))) < 5 * np.sqrt(2 * 5_000 * 2 / 9))
+    assert np.all(
+        np.abs(np.bincount(label) - np.bincount(rows[:, 21].astype(int)))
+        < 5 * np.sqrt(2 * 5_000 * 2 / 9)
+    )
     for of_class in range(3):
         ours, theirs = features[label == of_class], rows[rows[:, 21] == of_class, :21]
         error = np.sqrt(ours.var(0) / len(ours) + theirs.var(0) / len(theirs))
@@ -78,7 +85,9 @@ def test_diffusion_density(dim, drift):
         value -= (path[t + 1] - path[t] - slope / dim) ** 2 * dim / 2
     for k, y in enumerate(np.asarray(problem.observations)):
         value -= (y - path[5 * (k + 1)]) ** 2 / (2 * 0.1**2)
-    np.testing.assert_allclose(problem.target.log_density(jnp.asarray(x, jnp.float32)), value, rtol=1e-4)
+    np.testing.assert_allclose(
+        problem.target.log_density(jnp.asarray(x, jnp.float32)), value, rtol=1e-4
+    )
 
 
 def test_diffusion_takes_other_observations(data):
@@ -118,6 +127,18 @@ def test_normal_numbers_are_those_of_pytorch(sizes):
 
 
 def test_problems_have_names():
-    made = [problems.banana(), problems.multimodal(), problems.x_shaped(), problems.waveform(), problems.diffusion(50)]
-    assert [problem.name for problem in made] == ["banana", "multimodal", "x-shaped", "waveform", "diffusion"]
+    made = [
+        problems.banana(),
+        problems.multimodal(),
+        problems.x_shaped(),
+        problems.waveform(),
+        problems.diffusion(50),
+    ]
+    assert [problem.name for problem in made] == [
+        "banana",
+        "multimodal",
+        "x-shaped",
+        "waveform",
+        "diffusion",
+    ]
     assert all(isinstance(problem.target, ksivi.Target) for problem in made)

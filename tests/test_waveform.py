@@ -25,7 +25,9 @@ def sliced_distances(data, num_steps, stop_gradient=False):
     fits = ksivi.train(
         jax.random.split(jax.random.key(0), SEEDS),
         problem.target,
-        lambda key: ksivi.SemiImplicit.mlp(key, dim=22, mixing_dim=10, hidden=(100, 100), log_var=-5.0),
+        lambda key: ksivi.SemiImplicit.mlp(
+            key, dim=22, mixing_dim=10, hidden=(100, 100), log_var=-5.0
+        ),
         ksivi.KSIVI(Gaussian(Median(stop_gradient=stop_gradient)), num_samples=100),
         optimizer=optax.adam(schedule),
         num_steps=num_steps,
@@ -41,7 +43,9 @@ def test_a_detached_median_is_worse(data):
     pytest.importorskip("ot")
     flowing, _ = sliced_distances(data, 2_000)
     detached, statuses = sliced_distances(data, 2_000, stop_gradient=True)
-    print(f"sliced W2 after 2,000 steps: {flowing.round(3)} flowing, {detached.round(3)} detached ({statuses})")
+    print(
+        f"sliced W2 after 2,000 steps: {flowing.round(3)} flowing, {detached.round(3)} detached ({statuses})"
+    )
     assert detached.min() > flowing.max()
     assert detached.mean() > 1.5 * flowing.mean()
 

@@ -5,4 +5,13 @@ from .records import Folder
 from .report import embed, headline, write_report
 from .runner import CellOutcome, run_cells
 
-__all__ = ["EXPERIMENTS", "PRESETS", "CellOutcome", "Folder", "embed", "headline", "run_cells", "write_report"]
+__all__ = [
+    "EXPERIMENTS",
+    "PRESETS",
+    "CellOutcome",
+    "Folder",
+    "embed",
+    "headline",
+    "run_cells",
+    "write_report",
+]

@@ -116,7 +116,11 @@ class Cell(abc.ABC):
 
         A change of the measures needs no new training.
         """
-        return {name: value for name, value in self.spec.items() if name not in ("measured", "at_end", "shown")}
+        return {
+            name: value
+            for name, value in self.spec.items()
+            if name not in ("measured", "at_end", "shown")
+        }
 
 
 def finished(fits: list[Fit]) -> list[Fit]:

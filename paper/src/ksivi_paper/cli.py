@@ -20,15 +20,23 @@ from ksivi.cli import (
     notes,
 )
 
-app = typer.Typer(help="Run the paper's experiments, and write the report from their records.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run the paper's experiments, and write the report from their records.",
+    no_args_is_help=True,
+)
 
 Out = Annotated[Path, typer.Option(help="Folder of the records, the figures and the report.")]
 Preset = Annotated[
-    str, typer.Option(help="paper, or smoke: the same cells with a fraction of the work, and no data needed.")
+    str,
+    typer.Option(
+        help="paper, or smoke: the same cells with a fraction of the work, and no data needed."
+    ),
 ]
 Names = Annotated[
     list[str],
-    typer.Argument(help="toys, waveform, diffusion, bnn, student-t, smoothness, estimators, or all."),
+    typer.Argument(
+        help="toys, waveform, diffusion, bnn, student-t, smoothness, estimators, or all."
+    ),
 ]
 
 
@@ -39,9 +47,12 @@ def run(
     only: Annotated[str, typer.Option(help="Run only cells whose name contains this text.")] = "",
     without: Annotated[str, typer.Option(help="Skip cells whose name contains this text.")] = "",
     train_only: Annotated[
-        bool, typer.Option("--train-only", help="Train now, and measure later or on another machine.")
+        bool,
+        typer.Option("--train-only", help="Train now, and measure later or on another machine."),
     ] = False,
-    measure_only: Annotated[bool, typer.Option("--measure-only", help="Measure only what is trained already.")] = False,
+    measure_only: Annotated[
+        bool, typer.Option("--measure-only", help="Measure only what is trained already.")
+    ] = False,
     out: Out = Path("results"),
     executor: ExecutorName = "local",
     workers: Workers = None,
@@ -69,11 +80,18 @@ def run(
         with where:
             done = paper.run_cells(cells, results, **halves, on_end=_print_outcome, executor=where)
     except KeyboardInterrupt:
-        notes.print("interrupted: finished cells are kept; run the command again to continue", highlight=False)
+        notes.print(
+            "interrupted: finished cells are kept; run the command again to continue",
+            highlight=False,
+        )
         raise typer.Exit(INTERRUPTED) from None
     failed = [outcome for outcome in done if outcome.state.startswith("could not run")]
     for outcome in failed:
-        notes.print(f"{outcome.cell.experiment}/{outcome.cell.name} {outcome.state}", style="red", markup=False)
+        notes.print(
+            f"{outcome.cell.experiment}/{outcome.cell.name} {outcome.state}",
+            style="red",
+            markup=False,
+        )
     raise typer.Exit(BAD_INPUT if failed else 0)
 
 
@@ -89,14 +107,18 @@ def list_cells(preset: Preset = "paper", out: Out = Path("results")) -> None:
     for name, cells in paper.EXPERIMENTS.items():
         found = [results.record(cell) for cell in cells(preset)]
         seconds = sum(record["seconds"]["training"] for record in found if record)
-        table.add_row(name, str(len(found)), str(sum(r is not None for r in found)), f"{seconds:,.0f}")
+        table.add_row(
+            name, str(len(found)), str(sum(r is not None for r in found)), f"{seconds:,.0f}"
+        )
     Console().print(table)
 
 
 @app.command()
 def report(
     out: Out = Path("results"),
-    readme: Annotated[Path | None, typer.Option(help="A Markdown file whose headline table to update as well.")] = None,
+    readme: Annotated[
+        Path | None, typer.Option(help="A Markdown file whose headline table to update as well.")
+    ] = None,
 ) -> None:
     """Write the tables and figures from the records: OUT/paper.md, and OUT/smoke.md after a smoke
     run."""
@@ -105,13 +127,16 @@ def report(
     folders = {preset: paper.Folder(out / preset) for preset in paper.PRESETS}
     found = {preset: results for preset, results in folders.items() if results.records()}
     if not found:
-        raise ValueError(f"--out must contain records, got {out} without any; `ksivi paper run` writes them")
+        raise ValueError(
+            f"--out must contain records, got {out} without any; `ksivi paper run` writes them"
+        )
     for preset, results in found.items():
         notes.print(f"report: {paper.write_report(results, out / f'{preset}.md')}", highlight=False)
     if readme is not None:
         if "paper" not in found or not readme.is_file():
             raise ValueError(
-                f"--readme must be a file, and --out must contain records of the preset paper, got {readme} and {out}"
+                "--readme must be a file, and --out must contain records of the preset paper, "
+                f"got {readme} and {out}"
             )
         paper.embed(readme, found["paper"].records())
 
@@ -126,10 +151,16 @@ def _cells(experiments: list[str], preset: str, only: str, without: str) -> list
     cells = [cell for name in names for cell in paper.EXPERIMENTS[name](preset)]
     cells = [cell for cell in cells if only in cell.name and not (without and without in cell.name)]
     if not cells:
-        raise ValueError(f"--only and --without must leave at least one cell, got {only!r} and {without!r}")
+        raise ValueError(
+            f"--only and --without must leave at least one cell, got {only!r} and {without!r}"
+        )
     return cells
 
 
 def _print_outcome(outcome) -> None:
     cell, state = outcome.cell, outcome.state
-    notes.print(f"{cell.experiment}/{cell.name}: {state}, {outcome.seconds:.1f} s", highlight=False, markup=False)
+    notes.print(
+        f"{cell.experiment}/{cell.name}: {state}, {outcome.seconds:.1f} s",
+        highlight=False,
+        markup=False,
+    )

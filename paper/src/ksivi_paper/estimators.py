@@ -49,15 +49,25 @@ class Estimators(Cell):
         family = self.plan.family(jax.random.key(0), target.dim)
         rows = [self._row(n, target, family) for n in self.sizes]
         seconds = time.perf_counter() - began
-        return TrainedRuns((), (), (), jnp.zeros((0, 0)), seconds, 0.0, device(), json.dumps({"rows": rows}))
+        return TrainedRuns(
+            (), (), (), jnp.zeros((0, 0)), seconds, 0.0, device(), json.dumps({"rows": rows})
+        )
 
     def measure(self, runs: TrainedRuns) -> dict[str, Any]:
         return json.loads(runs.notes)
 
     def _row(self, n: int, target: Target, family: SemiImplicit) -> dict[str, Any]:
-        objective = KSIVI(self._kernel(family), "vanilla" if self.plan.method == "ksivi" else "u-statistic", n)
-        variance, error = gradient_variance(jax.random.key(1), objective, target, family, self.repeats)
-        numbers = {"variance": variance, "error": error, "seconds": _seconds(objective, target, family)}
+        objective = KSIVI(
+            self._kernel(family), "vanilla" if self.plan.method == "ksivi" else "u-statistic", n
+        )
+        variance, error = gradient_variance(
+            jax.random.key(1), objective, target, family, self.repeats
+        )
+        numbers = {
+            "variance": variance,
+            "error": error,
+            "seconds": _seconds(objective, target, family),
+        }
         return {"n": n, **{name: rounded(value) for name, value in numbers.items()}}
 
     def _kernel(self, family: SemiImplicit) -> AbstractKernel:
@@ -71,7 +81,9 @@ def _seconds(objective: KSIVI, target: Target, family: SemiImplicit, repeats: in
 
     @eqx.filter_jit
     def gradient(family: SemiImplicit, draws: Any, target: Target) -> Any:
-        return eqx.filter_grad(lambda f: objective.loss(f, None, draws, target, jnp.zeros((), jnp.int32))[0])(family)
+        return eqx.filter_grad(
+            lambda f: objective.loss(f, None, draws, target, jnp.zeros((), jnp.int32))[0]
+        )(family)
 
     times = []
     for _ in range(repeats + 1):

@@ -42,9 +42,19 @@ def toys(preset: str) -> list[Cell]:
             name = f"{problem}-{method}" + ("-imq" if kernel == "imq" else "")
             snapshots = (1_000, 5_000, 10_000, 20_000, 30_000, 40_000)
             cell = Training(
-                "toys", name, ProblemSpec.of(problem), plan, 5, (), snapshots, ("kl", "mmd"), ("sliced-w2",)
+                "toys",
+                name,
+                ProblemSpec.of(problem),
+                plan,
+                5,
+                (),
+                snapshots,
+                ("kl", "mmd"),
+                ("sliced-w2",),
             )
-            cells.append(dataclasses.replace(cell, shown=("histogram",)) if method == "ksivi" else cell)
+            cells.append(
+                dataclasses.replace(cell, shown=("histogram",)) if method == "ksivi" else cell
+            )
     return _for_preset(preset, cells)
 
 
@@ -56,19 +66,30 @@ def waveform(preset: str) -> list[Cell]:
     def cell(name: str, plan: TrainingPlan, **options) -> Training:
         measured = ("sliced-w2", "sliced-w1")
         return Training(
-            "waveform", name, problem, plan, 3, measured=measured, shown=("draws", "correlations"), **options
+            "waveform",
+            name,
+            problem,
+            plan,
+            3,
+            measured=measured,
+            shown=("draws", "correlations"),
+            **options,
         )
 
     plans = {method: _paper_plan(method, "waveform", 22) for method in TRAINED}
     sizes: dict[str, Any] = {"learning_rates": STEP_SIZES, "snapshots": (10_000,)}
     cells: list[Cell] = [
-        dataclasses.replace(cell("ksivi", plans["ksivi"], snapshots=(16_000, 17_000, 18_000, 19_000)), seeds=10),
+        dataclasses.replace(
+            cell("ksivi", plans["ksivi"], snapshots=(16_000, 17_000, 18_000, 19_000)), seeds=10
+        ),
         cell("ksivi-u", plans["ksivi-u"], snapshots=(10_000, 20_000)),
         cell("sivi", plans["sivi"]),
         cell("sivi-sm", plans["sivi-sm"]),
         cell("uivi", plans["uivi"]),
         dataclasses.replace(cell("step-sizes-ksivi", plans["ksivi"], **sizes), shown=()),
-        dataclasses.replace(cell("step-sizes-sivi-sm", plans["sivi-sm"].replace(scale_rate=1.0), **sizes), shown=()),
+        dataclasses.replace(
+            cell("step-sizes-sivi-sm", plans["sivi-sm"].replace(scale_rate=1.0), **sizes), shown=()
+        ),
         dataclasses.replace(cell("ksivi-averaged", plans["ksivi"].replace(ema=0.999)), shown=()),
         dataclasses.replace(cell("ksivi-40k", plans["ksivi"].replace(num_steps=40_000)), shown=()),
         _chains("sgld", problem, 399_999, (("step_size", 1e-4),)),
@@ -79,7 +100,9 @@ def waveform(preset: str) -> list[Cell]:
 
 def _chains(method: str, problem: ProblemSpec, warmup: int, options: tuple) -> Sampling:
     options = (("num_draws", 1), ("num_warmup", warmup), *options, ("thin", 1))
-    return Sampling("waveform", method, problem, method, options, 1_000, 1, ("sliced-w2",), ("all-draws",))
+    return Sampling(
+        "waveform", method, problem, method, options, 1_000, 1, ("sliced-w2",), ("all-draws",)
+    )
 
 
 def smoothness(preset: str) -> list[Cell]:
@@ -90,7 +113,9 @@ def smoothness(preset: str) -> list[Cell]:
     for method in OURS:
         plan = _paper_plan(method, "waveform", 22).replace(num_steps=20_000)
         steps = early + middle + late
-        cells.append(Training("smoothness", method, problem, plan, 1, (), steps, (), (), ("smoothness",)))
+        cells.append(
+            Training("smoothness", method, problem, plan, 1, (), steps, (), (), ("smoothness",))
+        )
     return _for_preset(preset, cells)
 
 
@@ -107,11 +132,15 @@ def diffusion(preset: str) -> list[Cell]:
             problem = ProblemSpec.of("diffusion", dim=dim, drift=drift, observations="authors")
             for method in TRAINED if drift == "released" else TRAINED[:4]:
                 plan = _paper_plan(method, "diffusion", dim)
-                cell = Training("diffusion", f"{dim}-{drift}-{method}", problem, plan, 3, shown=("band",))
+                cell = Training(
+                    "diffusion", f"{dim}-{drift}-{method}", problem, plan, 3, shown=("band",)
+                )
                 cells.append(cell)
                 if (dim, drift, method) == (200, "released", "ksivi-u"):
                     longer = plan.replace(num_steps=2 * plan.num_steps)
-                    cells.append(dataclasses.replace(cell, name=f"{cell.name}-longer", plan=longer, shown=()))
+                    cells.append(
+                        dataclasses.replace(cell, name=f"{cell.name}-longer", plan=longer, shown=())
+                    )
     return _for_preset(preset, cells)
 
 
@@ -150,7 +179,9 @@ def networks(preset: str) -> list[Cell]:
         cells += [_network(setup, method) for method in TRAINED[:4]]
         cells += _variants(setup)
         name = f"{setup.data}-{setup.splits}-{setup.form}"
-        cells.append(SampledNetworks("bnn", f"{name}-sgld", setup, 10, "sgld", 10_000, NETWORK_STEP_SIZES))
+        cells.append(
+            SampledNetworks("bnn", f"{name}-sgld", setup, 10, "sgld", 10_000, NETWORK_STEP_SIZES)
+        )
         cells.append(SampledNetworks("bnn", f"{name}-svgd", setup, 10, "svgd", 2_000))
     return cells if preset == "paper" else [_smoke_network(cell) for cell in cells]
 
@@ -158,7 +189,12 @@ def networks(preset: str) -> list[Cell]:
 def _network(setup: Setup, method: TrainedMethod) -> TrainedNetworks:
     plan = TrainingPlan(method, 100, 20_000, mixing_dim=3, hidden=(10, 10), log_var=-8.0)
     plan = plan.replace(
-        decay_every=3_000, clip=1.0, ema=0.999, critic_hidden=(16, 16), critic_rate=1e-2, critic_warm_up=100
+        decay_every=3_000,
+        clip=1.0,
+        ema=0.999,
+        critic_hidden=(16, 16),
+        critic_rate=1e-2,
+        critic_warm_up=100,
     )
     name = f"{setup.data}-{setup.splits}-{setup.form}-{method}"
     ours = method in OURS
@@ -177,7 +213,9 @@ def _variants(setup: Setup) -> list[Cell]:
     cell = _network(setup, "ksivi")
     if setup.form == "released":
         return [_as_released(cell)]
-    own = dataclasses.replace(cell, name=f"{cell.name}-own-minibatches", plan=cell.plan.replace(shared_rows=False))
+    own = dataclasses.replace(
+        cell, name=f"{cell.name}-own-minibatches", plan=cell.plan.replace(shared_rows=False)
+    )
     return [own] if setup.splits == "released" else []
 
 
@@ -194,18 +232,26 @@ def _smoke_network(cell: Cell) -> Cell:
         return dataclasses.replace(cell, seeds=2, num_steps=50, step_sizes=cell.step_sizes[:2])
     assert isinstance(cell, TrainedNetworks)
     plan = cell.plan.replace(num_steps=100, num_samples=20, critic_warm_up=10)
-    return dataclasses.replace(cell, seeds=2, plan=plan, learning_rates=(1e-3,), choosing_steps=50, pretraining=10)
+    return dataclasses.replace(
+        cell, seeds=2, plan=plan, learning_rates=(1e-3,), choosing_steps=50, pretraining=10
+    )
 
 
 def estimators(preset: str) -> list[Cell]:
     """The claims of the theory: variance and cost of both gradient estimators as functions of N."""
     problem = ProblemSpec.of("waveform", data="authors" if preset == "paper" else "generated")
-    sizes, repeats = ((8, 16, 32, 64, 128, 256, 512), 1_000) if preset == "paper" else ((8, 16, 32), 50)
+    sizes, repeats = (
+        ((8, 16, 32, 64, 128, 256, 512), 1_000) if preset == "paper" else ((8, 16, 32), 50)
+    )
     cells: list[Cell] = []
     for method in OURS:
         for bandwidth in ("fixed", "median"):
             plan = _paper_plan(method, "waveform", 22).replace(log_var=-2.0)
-            cells.append(Estimators("estimators", f"{method}-{bandwidth}", problem, plan, bandwidth, sizes, repeats))
+            cells.append(
+                Estimators(
+                    "estimators", f"{method}-{bandwidth}", problem, plan, bandwidth, sizes, repeats
+                )
+            )
     return cells
 
 
@@ -216,14 +262,25 @@ def _for_preset(preset: str, cells: list[Cell]) -> list[Cell]:
 def _smoke(cell: Cell) -> Cell:
     """The same cell with 1/200 of the steps, small batches and two seeds."""
     if isinstance(cell, Sampling):
-        options = tuple((k, max(1, v // 200) if k in ("num_warmup", "num_steps") else v) for k, v in cell.options)
-        return dataclasses.replace(cell, options=options, num_points=100, seeds=1, measured=_few(cell.measured))
+        options = tuple(
+            (k, max(1, v // 200) if k in ("num_warmup", "num_steps") else v)
+            for k, v in cell.options
+        )
+        return dataclasses.replace(
+            cell, options=options, num_points=100, seeds=1, measured=_few(cell.measured)
+        )
     assert isinstance(cell, Training)
     steps = max(20, cell.plan.num_steps // 200)
-    snapshots = sorted({10 * max(1, round(steps * s / cell.plan.num_steps / 10)) for s in cell.snapshots[::4]})
+    snapshots = sorted(
+        {10 * max(1, round(steps * s / cell.plan.num_steps / 10)) for s in cell.snapshots[::4]}
+    )
     snapshots = [step for step in snapshots if step < steps]
     plan = cell.plan.replace(num_steps=steps, num_samples=50, log_density_share=None)
-    few = {"measured": _few(cell.measured), "at_end": _few(cell.at_end), "seeds": min(2, cell.seeds)}
+    few = {
+        "measured": _few(cell.measured),
+        "at_end": _few(cell.at_end),
+        "seeds": min(2, cell.seeds),
+    }
     return dataclasses.replace(cell, plan=plan, snapshots=tuple(snapshots), **few)  # type: ignore[arg-type]
 
 

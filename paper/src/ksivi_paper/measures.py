@@ -52,7 +52,9 @@ def floors(names: tuple[str, ...], problem: ProblemSpec) -> Numbers:
 
     No method can be expected to be below these numbers.
     """
-    others = DrawSource(lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference)
+    others = DrawSource(
+        lambda key: jnp.roll(problem.truth().blocks, 1, axis=0), problem.make().reference
+    )
     return _measure(measuring_key(1), names, problem, others)
 
 
@@ -140,14 +142,19 @@ def _histogram(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, An
     margin = 0.1 * (high - low)
     low, high = low - margin, high + margin
     draws = np.asarray(snapshots[-1].sample(measuring_key(2), _MANY))
-    counts, _, _ = np.histogram2d(draws[:, 0], draws[:, 1], _GRID, list(zip(low, high, strict=True)))
+    counts, _, _ = np.histogram2d(
+        draws[:, 0], draws[:, 1], _GRID, list(zip(low, high, strict=True))
+    )
     return {"low": rounded(low), "high": rounded(high), "counts": counts.astype(int).tolist()}
 
 
 def _draws(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
     """1,000 draws of the first seven coordinates, and as many of the truth."""
     draws = snapshots[-1].sample(measuring_key(2), _NUM_DRAWS)
-    return {"draws": rounded(draws[:, :7], 4), "truth": rounded(problem.truth().blocks[0][:, :7], 4)}
+    return {
+        "draws": rounded(draws[:, :7], 4),
+        "truth": rounded(problem.truth().blocks[0][:, :7], 4),
+    }
 
 
 def _all_draws(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:
@@ -160,7 +167,10 @@ def _correlations(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str,
     draws = np.asarray(snapshots[-1].sample(measuring_key(2), _NUM_DRAWS))
     truth = np.asarray(problem.truth().blocks).reshape(-1, draws.shape[1])
     upper = np.triu_indices(draws.shape[1], 1)
-    return {name: rounded(np.corrcoef(x.T)[upper], 4) for name, x in {"draws": draws, "truth": truth}.items()}
+    return {
+        name: rounded(np.corrcoef(x.T)[upper], 4)
+        for name, x in {"draws": draws, "truth": truth}.items()
+    }
 
 
 def _band(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:

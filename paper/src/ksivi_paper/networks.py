@@ -58,7 +58,9 @@ class Setup:
         splits = ["released"] * num_runs if self.splits == "released" else list(range(num_runs))
         if hyper is None:
             return [_problem(self, split) for split in splits]
-        return [self.problem(split, Hyper(*values)) for split, values in zip(splits, hyper, strict=True)]
+        return [
+            self.problem(split, Hyper(*values)) for split, values in zip(splits, hyper, strict=True)
+        ]
 
     def problem(self, split: Any, hyper: Hyper | None) -> BNN:
         return bnn(self.data, split=split, hyper=hyper, noise=self.form)  # type: ignore[arg-type]
@@ -72,8 +74,12 @@ class Setup:
 def _problem(setup: Setup, split: Any) -> BNN:
     if setup.form == "released":
         return setup.problem(split, None)
-    key = jax.random.fold_in(jax.random.key(_HYPER_SEED), zlib.crc32(f"{setup.data} {split}".encode()))
-    return setup.problem(split, _find_hyper(key, setup.problem(split, Hyper(0.0, 0.0)), setup.hyper_steps))
+    key = jax.random.fold_in(
+        jax.random.key(_HYPER_SEED), zlib.crc32(f"{setup.data} {split}".encode())
+    )
+    return setup.problem(
+        split, _find_hyper(key, setup.problem(split, Hyper(0.0, 0.0)), setup.hyper_steps)
+    )
 
 
 def _find_hyper(key: Array, problem: BNN, num_steps: int) -> Hyper:
@@ -82,7 +88,9 @@ def _find_hyper(key: Array, problem: BNN, num_steps: int) -> Hyper:
     start = problem.hyper_start(start_key, _HYPER_PARTICLES)
     method = SVGD(_HYPER_PARTICLES, num_steps, optimizer=_rmsprop(), start=start)
     fit = cast(Fit, run(run_key, problem.hyper_target(), method, chunk_size=1_000, progress=False))
-    return problem.hyper_from_particles(finished([fit])[0].posterior.sample(draw_key, _HYPER_PARTICLES))
+    return problem.hyper_from_particles(
+        finished([fit])[0].posterior.sample(draw_key, _HYPER_PARTICLES)
+    )
 
 
 def _rmsprop() -> optax.GradientTransformation:
@@ -125,7 +133,9 @@ class _Networks(Cell):
         rows = []
         for seed, (problem, posterior) in enumerate(zip(problems, runs.posteriors[0], strict=True)):
             draws = _draw(posterior)
-            dev = {f"dev_{name}": value for name, value in _scores(problem.dev_scores, draws).items()}
+            dev = {
+                f"dev_{name}": value for name, value in _scores(problem.dev_scores, draws).items()
+            }
             numbers = _scores(problem.test_scores, draws) | dev | problem.hyper._asdict()
             rows.append({"seed": seed} | {name: rounded(value) for name, value in numbers.items()})
         return {"rows": rows}
@@ -154,21 +164,32 @@ class TrainedNetworks(_Networks):
     pretrained_on: str = "train"
 
     def _fits(self, problems):
-        tried, rate, weight = _choose(dataclasses.replace(self, name="", setup=self.setup.for_choosing()))
+        tried, rate, weight = _choose(
+            dataclasses.replace(self, name="", setup=self.setup.for_choosing())
+        )
         seeds, count = list(range(self.seeds)), self.seeds
         fits = self._train(problems, seeds, [rate] * count, [weight] * count, self.plan.num_steps)
         return fits, {"learning_rate": rate, "weight": weight, "tried": tried}
 
     def _train(
-        self, problems: list[BNN], seeds: list[int], rates: list[float], weights: list[float | None], num_steps: int
+        self,
+        problems: list[BNN],
+        seeds: list[int],
+        rates: list[float],
+        weights: list[float | None],
+        num_steps: int,
     ) -> list[Fit]:
         """One batch of runs. Each has its own problem, learning rate and weight."""
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         return self.plan.train(
             keys,
             [problem.target for problem in problems],
-            start=self._pretrain(jax.vmap(lambda key: jax.random.fold_in(key, _PRETRAINING))(keys), problems),
-            objective=[self.plan.replace(log_density_weight=weight).objective() for weight in weights],
+            start=self._pretrain(
+                jax.vmap(lambda key: jax.random.fold_in(key, _PRETRAINING))(keys), problems
+            ),
+            objective=[
+                self.plan.replace(log_density_weight=weight).objective() for weight in weights
+            ],
             learning_rate=jnp.asarray(rates),
             num_steps=num_steps,
             chunk_size=1_000,
@@ -177,11 +198,23 @@ class TrainedNetworks(_Networks):
     def _pretrain(self, keys, problems: list[BNN]) -> list[SemiImplicit]:
         objectives: list[AbstractObjective] = []
         for problem in problems:
-            rows = (problem.x_dev, problem.y_dev) if self.pretrained_on == "dev" else _some_rows(problem)
+            rows = (
+                (problem.x_dev, problem.y_dev)
+                if self.pretrained_on == "dev"
+                else _some_rows(problem)
+            )
             objectives.append(MeanPrediction(problem.predict, *rows, self.plan.num_samples))
         family = functools.partial(self.plan.family, dim=problems[0].target.dim)
         targets = [problem.target for problem in problems]
-        fits = train(keys, targets, family, objectives, learning_rate=0.01, num_steps=self.pretraining, progress=False)
+        fits = train(
+            keys,
+            targets,
+            family,
+            objectives,
+            learning_rate=0.01,
+            num_steps=self.pretraining,
+            progress=False,
+        )
         assert isinstance(fits, list)
         return [fit.posterior.family for fit in fits]  # type: ignore[misc]
 
@@ -199,7 +232,11 @@ def _choose(cell: TrainedNetworks) -> tuple[list[dict[str, Any]], float, float |
     fits = finished(cell._train(problems, seeds, rates, weights, cell.choosing_steps))
     errors = [_dev_error(problem, fit) for problem, fit in zip(problems, fits, strict=True)]
     tried = [
-        {"learning_rate": rate, "weight": weight, "dev_rmse": rounded(np.mean(errors[i :: len(grid)]))}
+        {
+            "learning_rate": rate,
+            "weight": weight,
+            "dev_rmse": rounded(np.mean(errors[i :: len(grid)])),
+        }
         for i, (rate, weight) in enumerate(grid)
     ]
     return tried, *grid[tried.index(_best(tried))]

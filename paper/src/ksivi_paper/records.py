@@ -61,7 +61,9 @@ class Folder:
         return self.path / kind / cell.experiment / f"{cell.name}.{suffix}"
 
 
-def make_record(cell: Cell, runs: TrainedRuns, numbers: dict[str, Any], measuring: float) -> dict[str, Any]:
+def make_record(
+    cell: Cell, runs: TrainedRuns, numbers: dict[str, Any], measuring: float
+) -> dict[str, Any]:
     """The record of a cell that was measured in this process, with the versions of its packages."""
     return {
         "experiment": cell.experiment,

@@ -8,58 +8,58 @@ The last section of the report lists the numbers that are not as good and have n
 """
 
 _WAVEFORM = (
-    "Single runs vary: ten runs, measured several times between 16,000 and 20,000 steps, range from 0.103 to "
-    "0.173, and the paper has one number. The reason is not the noise of the last steps: with a rate "
-    "that falls to 0 along a cosine, three runs end at 0.136, 0.143 and 0.137. It is not the truth "
-    "either, because the chains of SGLD, the paper's truth, are at the floor. More steps close half of "
-    "the gap (see the row of 40,000 steps)."
+    "Single runs vary: ten runs, measured several times between 16,000 and 20,000 steps, range "
+    "from 0.103 to 0.173, and the paper has one number. The reason is not the noise of the last "
+    "steps: with a rate that falls to 0 along a cosine, three runs end at 0.136, 0.143 and 0.137. "
+    "It is not the truth either, because the chains of SGLD, the paper's truth, are at the floor. "
+    "More steps close half of the gap (see the row of 40,000 steps)."
 )
 
 _PROTEIN = (
-    "One part is the noise of minibatches of 100 rows. The development error after 5,000 steps rises with "
-    "the rate (4.95 at 0.0001, 5.22 at 0.001), and at the rate 0.001, minibatches of 400 rows reduce it "
-    "from 5.21 to 5.10 (one run of each). The rest is not explained. The family can do better: SIVI with "
-    "the same minibatches reaches 4.470 in the paper's form."
+    "One part is the noise of minibatches of 100 rows. The development error after 5,000 steps "
+    "rises with the rate (4.95 at 0.0001, 5.22 at 0.001), and at the rate 0.001, minibatches of "
+    "400 rows reduce it from 5.21 to 5.10 (one run of each). The rest is not explained. The "
+    "family can do better: SIVI with the same minibatches reaches 4.470 in the paper's form."
 )
 
 _POWER = (
-    "Not explained. None of fifteen settings is better on development rows, and larger minibatches did "
-    "not help (one run of 1,000 steps in the paper's form: 3.988 with 100 rows, 4.000 with 1,000 rows). "
-    "The family can do better: SIVI reaches 3.702 in the paper's form."
+    "Not explained. None of fifteen settings is better on development rows, and larger "
+    "minibatches did not help (one run of 1,000 steps in the paper's form: 3.988 with 100 rows, "
+    "4.000 with 1,000 rows). The family can do better: SIVI reaches 3.702 in the paper's form."
 )
 
 _HARDER_SPLITS = (
-    "The paper's number is for the released split, whose test rows are easier. SVGD is the same method in "
-    "both, and from the released split to random splits it goes from 3.893 to 4.150 (RMSE) on power and "
-    "from 0.902 to 0.971 (NLL) on wine."
+    "The paper's number is for the released split, whose test rows are easier. SVGD is the same "
+    "method in both, and from the released split to random splits it goes from 3.893 to 4.150 "
+    "(RMSE) on power and from 0.902 to 0.971 (NLL) on wine."
 )
 
 REMARKS: dict[str, str] = {
     "diffusion/200-released-ksivi-u": (
-        "The u-statistic converges more slowly here, and has not converged yet: after 200,000 steps instead "
-        "of 100,000, three runs are at 0.0139, 0.0138 and 0.0133."
+        "The u-statistic converges more slowly here, and has not converged yet: after 200,000 "
+        "steps instead of 100,000, three runs are at 0.0139, 0.0138 and 0.0133."
     ),
     "student-t/ksivi-riesz": (
-        "In the smallest box, seven of ten runs are between 0.036 and 0.119. Three runs end too wide, at "
-        "0.36, 0.80 and 0.88: the distance between their 5% and 95% quantiles is up to 2.7 times that of "
-        "the truth. The reason is not known yet."
+        "In the smallest box, seven of ten runs are between 0.036 and 0.119. Three runs end too "
+        "wide, at 0.36, 0.80 and 0.88: the distance between their 5% and 95% quantiles is up to "
+        "2.7 times that of the truth. The reason is not known yet."
     ),
     "bnn/*-own-minibatches": (
-        "With one minibatch for each of the two batches of samples, as in the paper, runs diverge, and are "
-        "measured where they were stopped. The same runs with one minibatch for both batches, as in the "
-        "released code, do not diverge. They are in the first column."
+        "With one minibatch for each of the two batches of samples, as in the paper, runs "
+        "diverge, and are measured where they were stopped. The same runs with one minibatch for "
+        "both batches, as in the released code, do not diverge. They are in the first column."
     ),
     "bnn/*-as-released": (
-        "The released settings without any choice: one learning rate, the weight of log p that the code "
-        "suggests, and pretraining on the development rows. The first column has a chosen rate and weight, "
-        "and pretraining on training rows. There all of the difference is gone on protein, most of it on "
-        "wine and power, and less than half on concrete."
+        "The released settings without any choice: one learning rate, the weight of log p that "
+        "the code suggests, and pretraining on the development rows. The first column has a "
+        "chosen rate and weight, and pretraining on training rows. There all of the difference is "
+        "gone on protein, most of it on wine and power, and less than half on concrete."
     ),
     "bnn/concrete-released-released-ksivi/rmse": (
-        "With noise in the right units, the same method is at 5.079, SIVI at 4.964 and SGLD at 4.952. With "
-        "the released noise, which tempers the likelihood, all three are above 6.3. This is not the whole "
-        "reason: SVGD is at 5.736 with the released noise. None of fifteen settings had a development error "
-        "below 6.68."
+        "With noise in the right units, the same method is at 5.079, SIVI at 4.964 and SGLD at "
+        "4.952. With the released noise, which tempers the likelihood, all three are above 6.3. "
+        "This is not the whole reason: SVGD is at 5.736 with the released noise. None of fifteen "
+        "settings had a development error below 6.68."
     ),
     "bnn/power-released-*-ksivi/rmse": _POWER,
     "bnn/protein-*-ksivi": _PROTEIN,
@@ -68,9 +68,9 @@ REMARKS: dict[str, str] = {
     "waveform/ksivi": _WAVEFORM,
     "waveform/step-sizes-ksivi/0.001/20000": _WAVEFORM,
     "waveform/step-sizes-ksivi/0.005/10000": (
-        "At this rate the distance does not converge. Five more runs, measured every 1,000 steps, have "
-        "means between 0.131 (2,000 steps) and 0.298 (12,000 steps), and single values between 0.098 and "
-        "0.585. Before 8,000 steps some are below the paper's number; at 10,000 steps none is (0.19 to "
-        "0.32)."
+        "At this rate the distance does not converge. Five more runs, measured every 1,000 steps, "
+        "have means between 0.131 (2,000 steps) and 0.298 (12,000 steps), and single values "
+        "between 0.098 and 0.585. Before 8,000 steps some are below the paper's number; at 10,000 "
+        "steps none is (0.19 to 0.32)."
     ),
 }

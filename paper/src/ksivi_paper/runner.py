@@ -83,7 +83,11 @@ class _Ended:
 
 
 def _jobs(
-    cells: Iterable[Cell], folder: Folder, train: bool, measure: bool, end: Callable[[Cell, str, float], None]
+    cells: Iterable[Cell],
+    folder: Folder,
+    train: bool,
+    measure: bool,
+    end: Callable[[Cell, str, float], None],
 ) -> Iterator[_Job]:
     """Yields the cells that have work left. The others end here."""
     for cell in cells:
@@ -101,7 +105,9 @@ def _jobs(
             yield _Job(cell, runs, measure)
 
 
-def _work(job: _Job, report: Callable[[Any], Any]) -> Iterator[TrainedRuns | dict[str, Any] | _Ended]:
+def _work(
+    job: _Job, report: Callable[[Any], Any]
+) -> Iterator[TrainedRuns | dict[str, Any] | _Ended]:
     """Yields the trained runs if they are new, then the record, then how the cell ended."""
     began, state = time.perf_counter(), "measured" if job.measure else "trained"
     try:

@@ -63,8 +63,12 @@ class Training(Cell):
         target = self.problem.make().target
         options: dict[str, Any] = {"callbacks": [kept], "chunk_size": self._chunk()}
         fits = finished(self.plan.train(keys, target, learning_rate=jnp.asarray(rates), **options))
-        if kept.steps != sorted(self.snapshots) and not all(fit.status.kind == "diverged" for fit in fits):
-            raise RuntimeError(f"expected snapshots at steps {self.snapshots}, got snapshots at {kept.steps}")
+        if kept.steps != sorted(self.snapshots) and not all(
+            fit.status.kind == "diverged" for fit in fits
+        ):
+            raise RuntimeError(
+                f"expected snapshots at steps {self.snapshots}, got snapshots at {kept.steps}"
+            )
         posteriors = (*kept.posteriors, tuple(fit.posterior for fit in fits))
         steps = (*kept.steps, self.plan.num_steps)
         return TrainedRuns(
@@ -121,14 +125,18 @@ class Sampling(Cell):
         seconds = fits[-1].cost.seconds / max(1, fits[-1].cost.steps)
         status = tuple(str(fit.status) for fit in fits)
         steps, wall = max(fit.cost.steps for fit in fits), time.perf_counter() - began
-        return TrainedRuns((posteriors,), (steps,), status, jnp.zeros((0, 0)), wall, seconds, device())
+        return TrainedRuns(
+            (posteriors,), (steps,), status, jnp.zeros((0, 0)), wall, seconds, device()
+        )
 
     def measure(self, runs: TrainedRuns) -> dict[str, Any]:
         rows = [
             {"seed": seed, **measures.measure(self.measured, self.problem, posterior)}
             for seed, posterior in enumerate(runs.posteriors[0])
         ]
-        shown = {name: measures.SHOWN[name](self.problem, [runs.posteriors[0][0]]) for name in self.shown}
+        shown = {
+            name: measures.SHOWN[name](self.problem, [runs.posteriors[0][0]]) for name in self.shown
+        }
         return {"rows": rows, "floor": measures.floors(self.measured, self.problem), "shown": shown}
 
     def _run(self, problem, seed: int) -> Fit:

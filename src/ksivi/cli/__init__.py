@@ -16,7 +16,9 @@ try:
     import rich  # noqa: F401
     import typer
 except ImportError as error:
-    raise SystemExit(f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})") from error
+    raise SystemExit(
+        f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})"
+    ) from error
 
 from .. import __version__
 from .._core.checks import as_choice as as_choice
@@ -39,7 +41,7 @@ from ._shared import notes as notes
 
 __all__ = ["app", "main"]
 
-_HELP = """Posterior draws from a log density or a model, by kernel semi-implicit variational inference.
+_HELP = """Posterior draws from a log density or a model, by semi-implicit variational inference.
 
 \b
 Examples: ksivi fit model.py:log_density --dim 3
@@ -100,7 +102,10 @@ def _print_version(is_asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Options before any command."""

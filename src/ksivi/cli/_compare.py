@@ -20,15 +20,29 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
 def compare(
     problem: Annotated[
         str,
-        typer.Argument(help="banana, multimodal, x-shaped, student-t, waveform, diffusion, or model.py:log_density."),
+        typer.Argument(
+            help="banana, multimodal, x-shaped, student-t, waveform, diffusion, or model.py:log_density."
+        ),
     ],
-    methods: Annotated[str, typer.Option(help="Names of methods, separated by commas, or all.")] = "all",
-    dim: Annotated[int | None, typer.Option(help="Dimension of the diffusion, or of your own log density.")] = None,
-    data: Annotated[Path | None, typer.Option(help="The authors' waveform.mat, or waveform.data.")] = None,
-    preset: Annotated[str, typer.Option(help="short, demo, or paper for the paper's settings.")] = "short",
+    methods: Annotated[
+        str, typer.Option(help="Names of methods, separated by commas, or all.")
+    ] = "all",
+    dim: Annotated[
+        int | None, typer.Option(help="Dimension of the diffusion, or of your own log density.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The authors' waveform.mat, or waveform.data.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="short, demo, or paper for the paper's settings.")
+    ] = "short",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path("compare"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for the figure and the numbers.")] = Path(
+        "compare"
+    ),
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of the table.")
+    ] = False,
     executor: ExecutorName = "local",
     workers: Workers = None,
     scheduler: Scheduler = None,
@@ -88,13 +102,18 @@ def _bars(names: list[str]) -> dict:
     from ..training import ProgressBar
 
     first = ProgressBar(f"{names[0]:<8}")
-    return {names[0]: first, **{name: ProgressBar(f"{name:<8}", beside=first) for name in names[1:]}}
+    return {
+        names[0]: first,
+        **{name: ProgressBar(f"{name:<8}", beside=first) for name in names[1:]},
+    }
 
 
 def _show(problem, truth, done: list, figure: Path, as_json: bool) -> None:
     from ..report import methods_and_truth
 
-    panels = [(f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None]
+    panels = [
+        (f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None
+    ]
     if panels:
         methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
     found = _as_json(problem.name, truth, done)
@@ -144,7 +163,9 @@ def _problem(name: str, dim: int | None, data: Path | None):
         return problems.diffusion(100 if dim is None else as_count(dim, "--dim", minimum=5))
     if name in problems.BY_NAME:
         if dim is not None:
-            raise ValueError(f"--dim is for diffusion or your own log density, got {dim} for {name}")
+            raise ValueError(
+                f"--dim is for diffusion or your own log density, got {dim} for {name}"
+            )
         return problems.waveform(data) if name == "waveform" else problems.BY_NAME[name]()
     if ":" not in name:
         known = ", ".join(problems.BY_NAME)
@@ -159,7 +180,8 @@ def _as_file_name(name: str) -> str:
 
 
 def _as_table(problem: str, truth, done: list) -> Table:
-    title = f"{problem}: sliced W₂ to the truth\n(floor, truth against truth: {truth.floor:.3g} ± {truth.floor_sd:.1g})"
+    floor = f"floor, truth against truth: {truth.floor:.3g} ± {truth.floor_sd:.1g}"
+    title = f"{problem}: sliced W₂ to the truth\n({floor})"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("method", no_wrap=True)
     for name in ("sliced W₂", "/ floor", "s", "steps", "score evals"):
@@ -176,7 +198,9 @@ def _as_json(problem: str, truth, done: list) -> dict:
     methods = {
         r.name: {
             "status": str(r.status),
-            "sliced_wasserstein": r.sliced_wasserstein if math.isfinite(r.sliced_wasserstein) else None,
+            "sliced_wasserstein": r.sliced_wasserstein
+            if math.isfinite(r.sliced_wasserstein)
+            else None,
             "seconds": r.cost.seconds,
             "steps": r.cost.steps,
             "score_evals": r.cost.score_evals,

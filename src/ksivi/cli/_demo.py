@@ -15,11 +15,15 @@ from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
 
 
 def demo(
-    steps: Annotated[int | None, typer.Option(help="Training steps for each problem. Default: 15,000.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps for each problem. Default: 15,000.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("demo"),
     target: Annotated[str, typer.Option(help="banana, multimodal, x-shaped, or all.")] = "all",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of the table.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of the table.")
+    ] = False,
 ) -> None:
     """Fit the paper's three toy problems, compare the draws with exact draws, and plot them.
 
@@ -43,12 +47,16 @@ def demo(
             bar.close()
         if shown[-1].fit.status.kind == "interrupted":
             break
-    draws_and_contours(figure, [(s.problem.name, s.problem.target, s.draws, s.truth) for s in shown])
+    draws_and_contours(
+        figure, [(s.problem.name, s.problem.target, s.draws, s.truth) for s in shown]
+    )
     if as_json:
         typer.echo(json.dumps(_as_json(shown, figure, time.perf_counter() - began)))
     else:
         Console().print(_as_table(shown))
-        notes.print(f"figure: {figure}   total: {time.perf_counter() - began:.0f} s", highlight=False)
+        notes.print(
+            f"figure: {figure}   total: {time.perf_counter() - began:.0f} s", highlight=False
+        )
     raise typer.Exit(_exit_code([s.fit.status.kind for s in shown]))
 
 

@@ -55,12 +55,16 @@ def know_truth(key: PRNGKeyArray, problem: AbstractProblem, redraws: int = _REDR
     No method can be expected to have a smaller one.
     """
     draw_key, metric_key = jax.random.split(as_single_key(key))
-    blocks = problem.reference(draw_key, redraws * _NUM_COMPARED).reshape(redraws, _NUM_COMPARED, -1)
+    blocks = problem.reference(draw_key, redraws * _NUM_COMPARED).reshape(
+        redraws, _NUM_COMPARED, -1
+    )
     floors = sliced_distances(metric_key, jnp.roll(blocks, 1, axis=0), blocks)
     return Truth(blocks, float(np.mean(floors)), float(np.std(floors, ddof=1)))
 
 
-def redraw(key: PRNGKeyArray, sample: Callable[[PRNGKeyArray, int], Float[Array, "n d"]], redraws: int) -> Blocks:
+def redraw(
+    key: PRNGKeyArray, sample: Callable[[PRNGKeyArray, int], Float[Array, "n d"]], redraws: int
+) -> Blocks:
     """Blocks of draws from a sampler."""
     return jnp.stack([sample(k, _NUM_COMPARED) for k in jax.random.split(key, redraws)])
 
@@ -120,7 +124,9 @@ class _MethodTask:
     def __call__(self, name: str, report: Callable[[Chunk], Any]) -> Iterator[MethodResult]:
         # The key of a method depends on its name, so its result does not depend on the other
         # methods.
-        run_key, draw_key, metric_key = jax.random.split(jax.random.fold_in(self.key, METHODS.index(name)), 3)
+        run_key, draw_key, metric_key = jax.random.split(
+            jax.random.fold_in(self.key, METHODS.index(name)), 3
+        )
         watch = lambda chunk: report(dataclasses.replace(chunk, posteriors=_no_posteriors))  # noqa: E731
         try:
             fit = plan_for(name, self.problem, self.preset).fit(run_key, self.problem, [watch])
@@ -133,8 +139,12 @@ class _MethodTask:
 
 
 def _could_not_run(name: str, reason: str) -> MethodResult:
-    return MethodResult(name, Status("not trusted", f"it could not run: {reason}"), Cost(0.0, 0, 0), None, math.inf)
+    return MethodResult(
+        name, Status("not trusted", f"it could not run: {reason}"), Cost(0.0, 0, 0), None, math.inf
+    )
 
 
 def _no_posteriors() -> list[Posterior]:
-    raise RuntimeError("callbacks of a comparison cannot read posteriors: the run may be in another process")
+    raise RuntimeError(
+        "callbacks of a comparison cannot read posteriors: the run may be in another process"
+    )

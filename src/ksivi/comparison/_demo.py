@@ -49,12 +49,25 @@ def demonstrate(
     return Demonstration(problem, fit, np.asarray(draws), np.asarray(truth), distances)
 
 
-def _fit(problem: problems.AbstractProblem, seed: int, num_steps: int | None, callbacks: Sequence[Callback]) -> Fit:
+def _fit(
+    problem: problems.AbstractProblem,
+    seed: int,
+    num_steps: int | None,
+    callbacks: Sequence[Callback],
+) -> Fit:
     plan = training_plan("ksivi", problem.name, problem.target.dim, "demo")
     plan = plan if num_steps is None else plan.replace(num_steps=num_steps)
     family_key, train_key = jax.random.split(jax.random.key(seed))
-    family, optimizer = plan.family(family_key, problem.target.dim), plan.optimizer(plan.learning_rate)
-    options = {"optimizer": optimizer, "num_steps": plan.num_steps, "callbacks": callbacks, "progress": False}
+    family, optimizer = (
+        plan.family(family_key, problem.target.dim),
+        plan.optimizer(plan.learning_rate),
+    )
+    options = {
+        "optimizer": optimizer,
+        "num_steps": plan.num_steps,
+        "callbacks": callbacks,
+        "progress": False,
+    }
     fit = train(train_key, problem.target, family, plan.objective(), **options)
     assert isinstance(fit, Fit)
     return fit

@@ -84,7 +84,9 @@ class TrainingPlan:
         """The same plan with some values changed."""
         return dataclasses.replace(self, **changes)
 
-    def fit(self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()) -> Fit:
+    def fit(
+        self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()
+    ) -> Fit:
         """Trains on the target of a problem."""
         return self.train(key, problem.target, callbacks=callbacks)
 
@@ -123,15 +125,24 @@ class TrainingPlan:
 
     def family(self, key: PRNGKeyArray, dim: int) -> SemiImplicit:
         return SemiImplicit.mlp(
-            key, dim, self.mixing_dim, self.hidden, log_var=self.log_var, min_log_var=self.min_log_var
+            key,
+            dim,
+            self.mixing_dim,
+            self.hidden,
+            log_var=self.log_var,
+            min_log_var=self.min_log_var,
         )
 
     def optimizer(self, rate: Scalar | float) -> optax.GradientTransformation:
         """Adam with one learning rate for μ, and its multiple for σ."""
         adam = self._adam(rate)
         if self.scale_rate != 1:
-            adam = optax.partition({"mean": adam, "scale": self._adam(self.scale_rate * rate)}, groups)
-        return adam if self.clip is None else optax.chain(optax.clip_by_global_norm(self.clip), adam)
+            adam = optax.partition(
+                {"mean": adam, "scale": self._adam(self.scale_rate * rate)}, groups
+            )
+        return (
+            adam if self.clip is None else optax.chain(optax.clip_by_global_norm(self.clip), adam)
+        )
 
     def objective(self) -> AbstractObjective:
         annealing = Annealing(start=0.1, horizon=self.num_steps / 2) if self.annealed else None
@@ -185,7 +196,9 @@ class SamplingPlan:
     num_points: int
     options: tuple[tuple[str, Any], ...] = ()
 
-    def fit(self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()) -> Fit:
+    def fit(
+        self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()
+    ) -> Fit:
         """Runs the method from the starting points of a problem."""
         start_key, run_key = jax.random.split(key)
         method = self.method_from(problem.start(start_key, self.num_points))

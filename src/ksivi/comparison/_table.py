@@ -7,7 +7,19 @@ from .._core.checks import as_choice
 from ..problems import AbstractProblem
 from ._plans import SAMPLERS, Plan, SamplingPlan, TrainedMethod, TrainingPlan
 
-METHODS = ("ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi", "svgd", "ksdd", "mied", "sgld", "mala", "nuts")
+METHODS = (
+    "ksivi",
+    "ksivi-u",
+    "sivi",
+    "sivi-sm",
+    "uivi",
+    "svgd",
+    "ksdd",
+    "mied",
+    "sgld",
+    "mala",
+    "nuts",
+)
 PRESETS = ("short", "demo", "paper")
 
 _TRAINED = "ksivi ksivi-u sivi sivi-sm uivi"
@@ -25,9 +37,19 @@ _ANY = "*"
 # rate that falls to 0. "demo" is "short" with more steps of KSIVI.
 _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     # --- trained families: the paper's settings by size
-    ("small", _ANY, _TRAINED, {"num_samples": 500, "num_steps": 50_000, "mixing_dim": 3, "hidden": (50, 50)}),
+    (
+        "small",
+        _ANY,
+        _TRAINED,
+        {"num_samples": 500, "num_steps": 50_000, "mixing_dim": 3, "hidden": (50, 50)},
+    ),
     ("small", _ANY, _TRAINED, {"b2": 0.99, "decay_every": 1_000}),
-    ("medium", _ANY, _TRAINED, {"num_samples": 100, "num_steps": 20_000, "mixing_dim": 10, "hidden": (100, 100)}),
+    (
+        "medium",
+        _ANY,
+        _TRAINED,
+        {"num_samples": 100, "num_steps": 20_000, "mixing_dim": 10, "hidden": (100, 100)},
+    ),
     ("medium", _ANY, _TRAINED, {"decay_every": 3_000, "critic_hidden": (256, 256)}),
     ("medium", _ANY, "ksivi", {"log_var": -5.0}),
     ("medium", _ANY, "ksivi-u", {"log_var": -2.0, "num_steps": 40_000}),
@@ -36,9 +58,24 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     # From σ = 1 SIVI-SM moves far away before it returns, and the slower σ shrinks, the later it
     # returns. At the rate of μ, 20,000 steps are too few for log σ².
     ("medium", _ANY, "sivi-sm", {"scale_rate": 5.0}),
-    ("large", _ANY, _TRAINED, {"num_samples": 128, "num_steps": 100_000, "mixing_dim": 100, "hidden": (128, 128)}),
-    ("large", _ANY, _TRAINED, {"log_var": -2.0, "min_log_var": -12.0, "b2": 0.99, "decay_every": 10_000}),
-    ("large", _ANY, _TRAINED, {"learning_rate": 1e-4, "critic_hidden": (512, 512), "critic_rate": 1e-4}),
+    (
+        "large",
+        _ANY,
+        _TRAINED,
+        {"num_samples": 128, "num_steps": 100_000, "mixing_dim": 100, "hidden": (128, 128)},
+    ),
+    (
+        "large",
+        _ANY,
+        _TRAINED,
+        {"log_var": -2.0, "min_log_var": -12.0, "b2": 0.99, "decay_every": 10_000},
+    ),
+    (
+        "large",
+        _ANY,
+        _TRAINED,
+        {"learning_rate": 1e-4, "critic_hidden": (512, 512), "critic_rate": 1e-4},
+    ),
     ("large", _ANY, "ksivi ksivi-u", {"learning_rate": 2e-4}),
     (_ANY, _ANY, "uivi", {"learning_rate": 1e-2, "scale_rate": 0.2, "decay_every": 3_000}),
     # --- trained families: the paper's settings of single problems
@@ -47,10 +84,20 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("student-t", _ANY, _TRAINED, {"annealed": True}),
     # Under a kernel that ignores distant pairs, draws with heavy tails run away. The released
     # code's remedy:
-    ("student-t", _ANY, "ksivi ksivi-u", {"kernel": "riesz", "detached": True, "inverse_covariance": True}),
+    (
+        "student-t",
+        _ANY,
+        "ksivi ksivi-u",
+        {"kernel": "riesz", "detached": True, "inverse_covariance": True},
+    ),
     ("student-t", _ANY, "ksivi ksivi-u", {"log_density_weight": 0.05, "log_density_share": 0.4}),
     # --- trained families: fewer steps
-    (_ANY, _FEW_STEPS, _TRAINED, {"num_samples": 100, "num_steps": 10_000, "decay_every": None, "critic_rate": 2e-3}),
+    (
+        _ANY,
+        _FEW_STEPS,
+        _TRAINED,
+        {"num_samples": 100, "num_steps": 10_000, "decay_every": None, "critic_rate": 2e-3},
+    ),
     (_ANY, _FEW_STEPS, "uivi", {"num_steps": 4_000}),
     ("small", _FEW_STEPS, _TRAINED, {"learning_rate": 2e-3}),
     ("small", _FEW_STEPS, "uivi", {"learning_rate": 2e-2}),
@@ -65,10 +112,20 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     # --- particles and chains
     (_ANY, "paper", _PARTICLES, {"num_points": 1_000}),
     (_ANY, _FEW_STEPS, _PARTICLES, {"num_points": 300}),
-    (_ANY, "paper", "sgld", {"num_points": 1_000, "step_size": 1e-4, "num_warmup": 99_999, "num_draws": 1, "thin": 1}),
+    (
+        _ANY,
+        "paper",
+        "sgld",
+        {"num_points": 1_000, "step_size": 1e-4, "num_warmup": 99_999, "num_draws": 1, "thin": 1},
+    ),
     ("medium", "paper", "sgld", {"num_warmup": 399_999}),
     ("diffusion", "paper", "sgld", {"clip": 10.0}),
-    (_ANY, _FEW_STEPS, "sgld", {"num_points": 100, "num_warmup": 5_000, "num_draws": 200, "thin": 250}),
+    (
+        _ANY,
+        _FEW_STEPS,
+        "sgld",
+        {"num_points": 100, "num_warmup": 5_000, "num_draws": 200, "thin": 250},
+    ),
     (_ANY, _FEW_STEPS, "sgld", {"step_size": 5e-3}),
     ("large", _FEW_STEPS, "sgld", {"step_size": 1e-3}),
     (_ANY, _ANY, "mala", {"num_points": 64, "num_draws": 500, "thin": 200}),
@@ -104,7 +161,11 @@ def _settings(method: str, problem: str, dim: int, preset: str) -> dict[str, Any
     as_choice(preset, "preset", PRESETS)
     settings: dict[str, Any] = {}
     for problems, presets, methods, values in _TABLE:
-        if _matches(problems, problem, _size(problem, dim)) and _matches(presets, preset) and _matches(methods, method):
+        if (
+            _matches(problems, problem, _size(problem, dim))
+            and _matches(presets, preset)
+            and _matches(methods, method)
+        ):
             settings |= values
     return settings
 

@@ -39,7 +39,10 @@ class Dask(Executor):
     """
 
     def __init__(
-        self, workers: int = 2, scheduler: str | None = None, note: Callable[[str], Any] = lambda sentence: None
+        self,
+        workers: int = 2,
+        scheduler: str | None = None,
+        note: Callable[[str], Any] = lambda sentence: None,
     ):
         require_distributed()
         self.workers, self.scheduler, self.note = as_count(workers, "workers"), scheduler, note
@@ -58,7 +61,9 @@ class Dask(Executor):
             raise
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._open.close()
 
     def run(
@@ -90,7 +95,8 @@ class Dask(Executor):
             cluster = LocalCluster(
                 n_workers=self.workers,
                 threads_per_worker=1,
-                memory_limit=0,  # a task may need more than its share, so the memory of the machine is the only limit
+                # A task may need more than its share, so only the memory of the machine limits it.
+                memory_limit=0,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,  # the note says what matters
                 env=worker.environment(),
@@ -102,7 +108,13 @@ class _RunningTasks:
     """The submitted tasks: the item and the start time of each, and who is told about its
     progress."""
 
-    def __init__(self, client: Any, task: Callable, on_report: Callable[[Any, Any], Any], note: Callable[[str], Any]):
+    def __init__(
+        self,
+        client: Any,
+        task: Callable,
+        on_report: Callable[[Any, Any], Any],
+        note: Callable[[str], Any],
+    ):
         self.client, self.task, self.on_report, self.note = client, task, on_report, note
         self.topic, self.count = f"ksivi-{uuid.uuid4().hex}", itertools.count()
         self.items: dict[str, tuple[Any, float]] = {}
@@ -124,9 +136,8 @@ class _RunningTasks:
         try:
             parts = pickle.loads(future.result())
         except KilledWorker as error:
-            reason = (
-                f"{error.allowed_failures + 1} workers died while they ran it, the last {error.last_worker.address}"
-            )
+            deaths, last = error.allowed_failures + 1, error.last_worker.address
+            reason = f"{deaths} workers died while they ran it, the last {last}"
             parts = [Lost(reason, time.perf_counter() - began)]
         yield from ((item, part) for part in parts)
 
@@ -142,8 +153,14 @@ class _RunningTasks:
 
     def _worker_event(self, event: tuple[float, Any]) -> None:
         about = event[1]
-        if isinstance(about, dict) and about.get("action") == "remove-worker" and not about["expected"]:
-            for item, _ in (self.items[key] for key in about["processing-tasks"] if key in self.items):
+        if (
+            isinstance(about, dict)
+            and about.get("action") == "remove-worker"
+            and not about["expected"]
+        ):
+            for item, _ in (
+                self.items[key] for key in about["processing-tasks"] if key in self.items
+            ):
                 self.note(f"worker {about['worker']} died while it ran {item}")
 
 
@@ -151,7 +168,9 @@ def require_distributed() -> None:
     try:
         import distributed  # noqa: F401
     except ImportError as error:
-        raise ImportError("the dask executor needs distributed: pip install 'ksivi[dask]'") from error
+        raise ImportError(
+            "the dask executor needs distributed: pip install 'ksivi[dask]'"
+        ) from error
 
 
 def send_modules_of(folder: Path) -> None:
@@ -172,11 +191,15 @@ def _join(address: Any) -> Any:
     try:
         client = Client(address, timeout=_JOIN_S)
     except (OSError, ValueError) as error:
-        raise ValueError(f"scheduler must be the address of a Dask scheduler, got {address}: {error}") from error
+        raise ValueError(
+            f"scheduler must be the address of a Dask scheduler, got {address}: {error}"
+        ) from error
     many = {name: threads for name, threads in client.nthreads().items() if threads > 1}
     if many:
         client.close()
-        raise ValueError(f"workers must have one thread each (dask worker --nthreads 1), got {many}")
+        raise ValueError(
+            f"workers must have one thread each (dask worker --nthreads 1), got {many}"
+        )
     return client
 
 
@@ -207,4 +230,6 @@ def _ended(wait: Callable, running: set) -> set:
     except TimeoutError:
         return set()
     except CancelledError as error:
-        raise OSError("the Dask scheduler is gone: finished results are kept; run again to continue") from error
+        raise OSError(
+            "the Dask scheduler is gone: finished results are kept; run again to continue"
+        ) from error

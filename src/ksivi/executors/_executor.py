@@ -31,7 +31,9 @@ class Executor(abc.ABC):
     def __enter__(self) -> "Executor": ...
 
     @abc.abstractmethod
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
     @abc.abstractmethod
     def run(
@@ -56,7 +58,9 @@ class Local(Executor):
     def __enter__(self) -> "Local":
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         pass
 
     def run(

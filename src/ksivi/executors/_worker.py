@@ -39,4 +39,8 @@ def _device_of(name: Any) -> Any:
 
     devices = jax.local_devices()
     one_of_many = isinstance(name, int) and len(devices) > 1
-    return jax.default_device(devices[name % len(devices)]) if one_of_many else contextlib.nullcontext()
+    return (
+        jax.default_device(devices[name % len(devices)])
+        if one_of_many
+        else contextlib.nullcontext()
+    )

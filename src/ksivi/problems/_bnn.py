@@ -69,7 +69,8 @@ class BNN(AbstractProblem):
 
     def reference(self, key, n):
         raise ValueError(
-            "a Bayesian neural network has no reference draws: its posterior has more modes than NUTS can sample; "
+            "a Bayesian neural network has no reference draws: "
+            "its posterior has more modes than NUTS can sample; "
             "compare dev_scores and test_scores instead"
         )
 
@@ -121,8 +122,13 @@ class BNN(AbstractProblem):
         return Hyper(jnp.mean(log_gammas), jnp.mean(particles[:, -1]))
 
     def _scores(self, draws: Samples, inputs: Inputs, y: Outputs) -> dict[str, float]:
-        predictions = _predictions(self.predict, as_samples(draws, "draws", self.target.dim), inputs)
-        return {"rmse": rmse(predictions, y), "nll": nll(predictions, y, jnp.exp(self.hyper.log_gamma))}
+        predictions = _predictions(
+            self.predict, as_samples(draws, "draws", self.target.dim), inputs
+        )
+        return {
+            "rmse": rmse(predictions, y),
+            "nll": nll(predictions, y, jnp.exp(self.hyper.log_gamma)),
+        }
 
     def _rows(self) -> Batch:
         return _normalised(self.predict.units, self.x_train, self.y_train)
@@ -168,7 +174,11 @@ def bnn(
     log_gamma, log_lambda = _as_hyper(hyper, dataset)
     train, dev, test = split_rows(read_rows(dataset, data), split)
     units = Units(train)
-    columns = [jnp.asarray(column, jnp.result_type(float)) for part in (train, dev, test) for column in part]
+    columns = [
+        jnp.asarray(column, jnp.result_type(float))
+        for part in (train, dev, test)
+        for column in part
+    ]
     target = Target.from_data(
         Prior(log_lambda),
         Likelihood(log_gamma + 2 * jnp.log(units.y_sd) if noise == "paper" else log_gamma),
@@ -181,7 +191,9 @@ def bnn(
 
 
 @jit
-def _predictions(predict: Predictor, draws: Float[Array, "s d"], inputs: Inputs) -> Float[Array, "s n"]:
+def _predictions(
+    predict: Predictor, draws: Float[Array, "s d"], inputs: Inputs
+) -> Float[Array, "s n"]:
     return lax.map(lambda weights: predict(weights, inputs), draws, batch_size=10)
 
 

@@ -30,22 +30,33 @@ SOURCES = {
         "6144205fd645b47cd887e886490b263ecf22f435864690cf51016b8c085558a9",
     ),
     "waveform.data": Source(
-        "21 features and a class, separated by commas (in the UCI archive: waveform.data.Z, compressed)"
+        "21 features and a class, separated by commas (in the UCI archive: waveform.data.Z, "
+        "compressed)"
     ),
     "uci/boston.txt": Source(
-        _COLUMNS, _UCI.format("bostonHousing"), "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a"
+        _COLUMNS,
+        _UCI.format("bostonHousing"),
+        "baadf72995725d76efe787b664e1f083388c79ba21ef9a7990d87f774184735a",
     ),
     "uci/concrete.txt": Source(
-        _COLUMNS, _UCI.format("concrete"), "43d290fd2c2a399ad7e62c45cab5337ba94ece69ebdcf5875aa668cb886243de"
+        _COLUMNS,
+        _UCI.format("concrete"),
+        "43d290fd2c2a399ad7e62c45cab5337ba94ece69ebdcf5875aa668cb886243de",
     ),
     "uci/power.txt": Source(
-        _COLUMNS, _UCI.format("power-plant"), "daebd20c408dfc5c4979604f240e891be162c3a5d00d662380aa669044a1fb31"
+        _COLUMNS,
+        _UCI.format("power-plant"),
+        "daebd20c408dfc5c4979604f240e891be162c3a5d00d662380aa669044a1fb31",
     ),
     "uci/wine.txt": Source(
-        _COLUMNS, _UCI.format("wine-quality-red"), "3ba41eaf4ab562088cf47b5c9dca2b4de2a330c3ee38a7920b4527a09574d5c1"
+        _COLUMNS,
+        _UCI.format("wine-quality-red"),
+        "3ba41eaf4ab562088cf47b5c9dca2b4de2a330c3ee38a7920b4527a09574d5c1",
     ),
     "uci/yacht.txt": Source(
-        _COLUMNS, _UCI.format("yacht"), "00dfecc0fc01ddd4c90b558a3ac11b246df8ebcfea130724223475a9a67f0ea1"
+        _COLUMNS,
+        _UCI.format("yacht"),
+        "00dfecc0fc01ddd4c90b558a3ac11b246df8ebcfea130724223475a9a67f0ea1",
     ),
     "uci/protein.txt": Source(
         _COLUMNS,
@@ -75,18 +86,26 @@ def locate(name: str) -> Path:
 
 def _download(name: str, source: Source) -> Path:
     if source.url is None:
-        raise ValueError(f"{name} was not found, and it cannot be downloaded as a plain file: {_advice(name, source)}")
+        raise ValueError(
+            f"{name} was not found, and it cannot be downloaded as a plain file: "
+            f"{_advice(name, source)}"
+        )
     try:
         import pooch
     except ImportError as error:
         raise ImportError(
-            f"{name} was not found, and downloads need pooch (pip install 'ksivi[data]'); or {_advice(name, source)}"
+            f"{name} was not found, and downloads need pooch (pip install 'ksivi[data]'); or "
+            f"{_advice(name, source)}"
         ) from error
     kept = cache_folder() / "data" / name
     try:
-        return Path(pooch.retrieve(source.url, f"sha256:{source.sha256}", fname=kept.name, path=kept.parent))
+        return Path(
+            pooch.retrieve(source.url, f"sha256:{source.sha256}", fname=kept.name, path=kept.parent)
+        )
     except (OSError, ValueError) as error:
-        raise ValueError(f"{name} could not be downloaded ({error}): {_advice(name, source)}") from error
+        raise ValueError(
+            f"{name} could not be downloaded ({error}): {_advice(name, source)}"
+        ) from error
 
 
 def _advice(name: str, source: Source) -> str:

@@ -90,7 +90,9 @@ def diffusion(
     as_choice(drift, "drift", ("paper", "released"))
     y = _as_observations(observations, dim, seed)
     if not np.all(np.isfinite(y)):
-        raise ValueError(f"observations must be finite, got {int(np.sum(~np.isfinite(y)))} NaN or infinite of {y.size}")
+        raise ValueError(
+            f"observations must be finite, got {int(np.sum(~np.isfinite(y)))} NaN or infinite of {y.size}"
+        )
     density = PathDensity(y, dim, drift)
     draws = None if reference is None else as_samples(reference, "reference", dim)
     return Diffusion("diffusion", Target(density, dim), jnp.asarray(y), draws)
@@ -117,7 +119,9 @@ def _as_observations(observations, dim: int, seed: int) -> Float[np.ndarray, " m
     return as_numbers(observations, "observations", (dim // _EVERY,))
 
 
-def _observe(increments: Float[np.ndarray, " d"], noise: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+def _observe(
+    increments: Float[np.ndarray, " d"], noise: Float[np.ndarray, " m"]
+) -> Float[np.ndarray, " m"]:
     """Euler-Maruyama with standard normal `increments`, observed with `noise` at every 5th step."""
     dim = len(increments)
     path = np.zeros(dim + 1)

@@ -24,7 +24,9 @@ def joint_log_likelihood(theta: Joint, batch: Batch) -> Scalar:
     return log_noise(batch["y"] - forward(theta[:-2], batch["x"]), theta[-2])
 
 
-def draw_joint(key: PRNGKeyArray, weights: Float[Array, "n d"], batch: Batch) -> Float[Array, "n e"]:
+def draw_joint(
+    key: PRNGKeyArray, weights: Float[Array, "n d"], batch: Batch
+) -> Float[Array, "n e"]:
     """Starting points as in the code of SVGD's authors: γ from the errors of the weights, λ ~
     Gamma(1, scale 0.1)."""
     some = jax.tree.map(lambda column: column[:_ROWS_FOR_NOISE], batch)

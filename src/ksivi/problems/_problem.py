@@ -46,6 +46,11 @@ def resample_truth(
         from ..methods import NUTS, reference_draws  # needs BlackJAX, which is optional
 
         start_key, run_key = jax.random.split(jax.random.key(_TRUTH_SEED))
-        method = NUTS(_NUM_CHAINS, num_draws=2_500, target_acceptance=0.9, start=problem.start(start_key, _NUM_CHAINS))
+        method = NUTS(
+            _NUM_CHAINS,
+            num_draws=2_500,
+            target_acceptance=0.9,
+            start=problem.start(start_key, _NUM_CHAINS),
+        )
         draws = reference_draws(run_key, problem.target, method=method)
     return Empirical(draws).sample(key, n)

@@ -72,17 +72,23 @@ def split_rows(rows: Float[np.ndarray, "n c"], split: Split) -> tuple[Part, Part
     return train_part, dev_part, test_part
 
 
-def read_rows(source: str | Float[Array, "n c"], path: str | os.PathLike | None) -> Float[np.ndarray, "n c"]:
+def read_rows(
+    source: str | Float[Array, "n c"], path: str | os.PathLike | None
+) -> Float[np.ndarray, "n c"]:
     """The rows of a named data set, of a file, or of an array. "friedman" is simulated."""
     if path is not None:
         rows = _load(path)
     elif isinstance(source, str):
-        rows = friedman(seed=0, n=500) if source == "friedman" else _load(locate(f"uci/{source}.txt"))
+        rows = (
+            friedman(seed=0, n=500) if source == "friedman" else _load(locate(f"uci/{source}.txt"))
+        )
     else:
         rows = np.asarray(source)
     rows = as_numpy_samples(rows, "rows").astype(np.float64)
     if len(rows) < _FEWEST_ROWS or rows.shape[1] < 2:
-        raise ValueError(f"rows must be at least {_FEWEST_ROWS}, of inputs and a target, got shape {rows.shape}")
+        raise ValueError(
+            f"rows must be at least {_FEWEST_ROWS}, of inputs and a target, got shape {rows.shape}"
+        )
     return rows
 
 
@@ -91,17 +97,26 @@ def friedman(seed: int, n: int) -> Float[np.ndarray, "n 6"]:
     (Friedman, 1991)."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 5))
-    y = 10 * np.sin(np.pi * x[:, 0] * x[:, 1]) + 20 * (x[:, 2] - 0.5) ** 2 + 10 * x[:, 3] + 5 * x[:, 4]
+    y = (
+        10 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20 * (x[:, 2] - 0.5) ** 2
+        + 10 * x[:, 3]
+        + 5 * x[:, 4]
+    )
     return np.concatenate([x, (y + rng.normal(size=n))[:, None]], axis=1)
 
 
 def _load(path: str | os.PathLike) -> np.ndarray:
     if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
-        raise ValueError(f"data must be a file of columns of numbers, target last, and there is no file {path}")
+        raise ValueError(
+            f"data must be a file of columns of numbers, target last, and there is no file {path}"
+        )
     try:
         return np.loadtxt(path, ndmin=2)
     except ValueError as error:
-        raise ValueError(f"data must be a file of columns of numbers, target last, got {path}: {error}") from error
+        raise ValueError(
+            f"data must be a file of columns of numbers, target last, got {path}: {error}"
+        ) from error
 
 
 def _permutation(n: int, split: Split) -> Int[np.ndarray, " n"]:

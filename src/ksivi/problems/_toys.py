@@ -78,12 +78,16 @@ def student_t() -> Toy:
 
 def _multimodal_log_density(x: Point) -> Scalar:
     centre = jnp.array([2.0, 0.0])
-    return jnp.logaddexp(_log_normal(x + centre, 1.0, 0.0), _log_normal(x - centre, 1.0, 0.0)) - jnp.log(2.0)
+    return jnp.logaddexp(
+        _log_normal(x + centre, 1.0, 0.0), _log_normal(x - centre, 1.0, 0.0)
+    ) - jnp.log(2.0)
 
 
 def _draw_multimodal(key: PRNGKeyArray) -> Point:
     side_key, normal_key = jax.random.split(key)
-    return _draw_normal(normal_key, 1.0, 0.0) + jax.random.rademacher(side_key, ()) * jnp.array([2.0, 0.0])
+    return _draw_normal(normal_key, 1.0, 0.0) + jax.random.rademacher(side_key, ()) * jnp.array(
+        [2.0, 0.0]
+    )
 
 
 def _x_shaped_log_density(x: Point) -> Scalar:
@@ -92,7 +96,9 @@ def _x_shaped_log_density(x: Point) -> Scalar:
 
 def _draw_x_shaped(key: PRNGKeyArray) -> Point:
     side_key, normal_key = jax.random.split(key)
-    return _draw_normal(normal_key, 2.0, 1.8) * jnp.stack([jnp.ones(()), jax.random.rademacher(side_key, ()) * 1.0])
+    return _draw_normal(normal_key, 2.0, 1.8) * jnp.stack(
+        [jnp.ones(()), jax.random.rademacher(side_key, ()) * 1.0]
+    )
 
 
 _MIXING = ((0.28216, -0.11804), (-0.11804, 0.29587))
@@ -121,4 +127,6 @@ def _log_normal(x: Point, variance: float, covariance: float) -> Scalar:
 def _draw_normal(key: PRNGKeyArray, variance: float, covariance: float) -> Point:
     u, v = jax.random.normal(key, (2,))
     scale = jnp.sqrt(variance)
-    return jnp.stack([scale * u, covariance / scale * u + jnp.sqrt(variance - covariance**2 / variance) * v])
+    return jnp.stack(
+        [scale * u, covariance / scale * u + jnp.sqrt(variance - covariance**2 / variance) * v]
+    )

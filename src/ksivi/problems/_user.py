@@ -44,7 +44,9 @@ def from_module(where: str) -> Any:
     path, _, name = where.rpartition(":")
     file = Path(path)
     if not path or not name or not file.is_file():
-        raise ValueError(f"your own problem must be FILE.py:NAME with a file that exists, got {where!r}")
+        raise ValueError(
+            f"your own problem must be FILE.py:NAME with a file that exists, got {where!r}"
+        )
     module = _execute(file.resolve())
     if not hasattr(module, name):
         raise ValueError(f"{path} does not define {name}")

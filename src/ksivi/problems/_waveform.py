@@ -35,7 +35,10 @@ class Waveform(AbstractProblem):
 
 
 def waveform(
-    data: str | os.PathLike | None = None, *, seed: int = 0, reference: Float[Array, "k 22"] | None = None
+    data: str | os.PathLike | None = None,
+    *,
+    seed: int = 0,
+    reference: Float[Array, "k 22"] | None = None,
 ) -> Waveform:
     """The paper's logistic regression: class 1 of the waveform data against classes 0 and 2.
 
@@ -54,7 +57,9 @@ def waveform(
     ```
     """
     x_train, y_train, x_test, y_test = _load(data) if data is not None else _split(*_generate(seed))
-    target = Target.from_data(log_prior, log_likelihood, {"x": x_train, "y": y_train.ravel()}, dim=22)
+    target = Target.from_data(
+        log_prior, log_likelihood, {"x": x_train, "y": y_train.ravel()}, dim=22
+    )
     draws = None if reference is None else as_samples(reference, "reference", 22)
     return Waveform("waveform", target, jnp.asarray(x_test), jnp.asarray(y_test.ravel()), draws)
 
@@ -91,7 +96,9 @@ def _split(features: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def _load(path: str | os.PathLike) -> tuple[np.ndarray, ...]:
     if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
-        raise ValueError(f"data must be the file waveform.data or waveform.mat, and there is no file {path}")
+        raise ValueError(
+            f"data must be the file waveform.data or waveform.mat, and there is no file {path}"
+        )
     path = Path(path)
     if path.suffix == ".mat":
         from scipy.io import loadmat
@@ -99,13 +106,22 @@ def _load(path: str | os.PathLike) -> tuple[np.ndarray, ...]:
 
         try:
             fields = loadmat(path)
-            return tuple(np.asarray(fields[name], float) for name in ("X_train", "y_train", "X_test", "y_test"))
+            return tuple(
+                np.asarray(fields[name], float)
+                for name in ("X_train", "y_train", "X_test", "y_test")
+            )
         except (KeyError, ValueError, TypeError, MatReadError) as error:
-            raise ValueError(f"data must be the authors' waveform.mat, got {path}: {error!r}") from error
+            raise ValueError(
+                f"data must be the authors' waveform.mat, got {path}: {error!r}"
+            ) from error
     try:
         rows = np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError as error:
-        raise ValueError(f"data must have rows of 21 features and a class, got {path}: {error}") from error
+        raise ValueError(
+            f"data must have rows of 21 features and a class, got {path}: {error}"
+        ) from error
     if rows.shape[1] != 22:
-        raise ValueError(f"data must have rows of 21 features and a class, got {path} with {rows.shape[1]} columns")
+        raise ValueError(
+            f"data must have rows of 21 features and a class, got {path} with {rows.shape[1]} columns"
+        )
     return _split(rows[:, :21], rows[:, 21].astype(int))

@@ -31,7 +31,9 @@ class Panel:
     floor: float | None
 
 
-def measures(path: str | os.PathLike, shown: Sequence[Panel], name: str, linear_below: float | None = None) -> None:
+def measures(
+    path: str | os.PathLike, shown: Sequence[Panel], name: str, linear_below: float | None = None
+) -> None:
     """A measure during training, with one panel per problem: means as lines, one standard deviation
     as bands.
 
@@ -45,7 +47,9 @@ def measures(path: str | os.PathLike, shown: Sequence[Panel], name: str, linear_
         for curve in panel.curves:
             _curve(axis, curve)
         if panel.floor is not None:
-            axis.axhline(panel.floor, color="black", linewidth=1, linestyle=":", label="truth against itself")
+            axis.axhline(
+                panel.floor, color="black", linewidth=1, linestyle=":", label="truth against itself"
+            )
         _scale(axis, panel, linear_below)
         axis.set(xlabel="steps")
         _thousands(axis)
@@ -69,13 +73,20 @@ def _scale(axis: Any, panel: Panel, linear_below: float | None) -> None:
 
 
 def _curve(axis: Any, curve: Curve) -> None:
-    style = {"color": colour(curve.method), "marker": marker(curve.method), "markersize": 4, "linewidth": 1.4}
+    style = {
+        "color": colour(curve.method),
+        "marker": marker(curve.method),
+        "markersize": 4,
+        "linewidth": 1.4,
+    }
     axis.plot(curve.steps, curve.mean, label=label(curve.method), **style)
     low, high = curve.mean - curve.sd, curve.mean + curve.sd
     axis.fill_between(curve.steps, low, high, color=colour(curve.method), alpha=0.13, linewidth=0)
 
 
-def losses(path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str, int, np.ndarray]]]]) -> None:
+def losses(
+    path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str, int, np.ndarray]]]]
+) -> None:
     """Training losses, with one line per run.
 
     **Arguments:**
@@ -108,7 +119,9 @@ def _loss_scale(axis: Any, finite: np.ndarray) -> None:
         axis.set_yscale("log")
         axis.yaxis.set_minor_formatter(NullFormatter())
         return
-    first, last = (int(np.ceil(np.log10(max(1e-3, value)))) for value in (-finite.min(), finite.max()))
+    first, last = (
+        int(np.ceil(np.log10(max(1e-3, value)))) for value in (-finite.min(), finite.max())
+    )
     axis.set_yscale("symlog", linthresh=10.0**first, linscale=0.4)
     axis.set_yticks([0, *(10.0**k for k in range(first, last + 1))])
     axis.yaxis.set_minor_locator(NullLocator())
@@ -119,4 +132,6 @@ def _thousands(axis: Any) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1_000:g}k" if x >= 1_000 else f"{x:g}"))
+    axis.xaxis.set_major_formatter(
+        FuncFormatter(lambda x, _: f"{x / 1_000:g}k" if x >= 1_000 else f"{x:g}")
+    )

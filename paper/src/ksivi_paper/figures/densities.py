@@ -25,7 +25,9 @@ def histograms(path: str | os.PathLike, rows: Sequence[Sequence[tuple[str, Targe
         for axis, (title, target, found) in zip(line, row, strict=False):
             (left, bottom), (right, top) = found["low"], found["high"]
             counts = np.asarray(found["counts"], float).T
-            axis.imshow(counts, "Blues", origin="lower", extent=(left, right, bottom, top), aspect="auto")
+            axis.imshow(
+                counts, "Blues", origin="lower", extent=(left, right, bottom, top), aspect="auto"
+            )
             contours(axis, target, np.asarray(found["low"]), np.asarray(found["high"]))
             dress(axis, title)
         for axis in line[len(row) :]:

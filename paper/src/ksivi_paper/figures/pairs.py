@@ -54,8 +54,12 @@ def corners(
     save(figure, path)
 
 
-def _corner(place: Any, grid: list[np.ndarray], layers: Sequence[tuple[Curves, str]], names: Sequence[str]) -> None:
-    axes = place.subplots(len(names), len(names), squeeze=False, gridspec_kw={"wspace": 0.04, "hspace": 0.04})
+def _corner(
+    place: Any, grid: list[np.ndarray], layers: Sequence[tuple[Curves, str]], names: Sequence[str]
+) -> None:
+    axes = place.subplots(
+        len(names), len(names), squeeze=False, gridspec_kw={"wspace": 0.04, "hspace": 0.04}
+    )
     for i, j in np.ndindex(axes.shape):
         axis = axes[i, j]
         axis.set(xticks=[], yticks=[])
@@ -65,7 +69,13 @@ def _corner(place: Any, grid: list[np.ndarray], layers: Sequence[tuple[Curves, s
         for curves, ink in layers:
             _panel(axis, grid, curves, i, j, ink)
         axis.set_xlim(grid[j][0], grid[j][-1])
-        axis.set_ylim(*((grid[i][0], grid[i][-1]) if j < i else (0, _top([curves for curves, _ in layers], i))))
+        axis.set_ylim(
+            *(
+                (grid[i][0], grid[i][-1])
+                if j < i
+                else (0, _top([curves for curves, _ in layers], i))
+            )
+        )
         axis.set_xlabel(names[j] if i == len(names) - 1 else "", fontsize=9)
         axis.set_ylabel(names[i] if j == 0 and i else "", fontsize=9)
         axis.spines[["top", "right"]].set_visible(False)
@@ -76,7 +86,14 @@ def _panel(axis: Any, grid: list[np.ndarray], curves: Curves, i: int, j: int, in
         axis.plot(grid[i], curves.marginals[i], color=ink, linewidth=1.2)
     elif (j, i) in curves.pairs:
         density = curves.pairs[j, i]
-        axis.contour(grid[j], grid[i], density, levels=mass_levels(density, _MASSES), colors=ink, linewidths=0.9)
+        axis.contour(
+            grid[j],
+            grid[i],
+            density,
+            levels=mass_levels(density, _MASSES),
+            colors=ink,
+            linewidths=0.9,
+        )
 
 
 def _top(layers: Sequence[Curves], i: int) -> float:

@@ -26,7 +26,9 @@ class Line:
         return self.slope * x + self.intercept
 
 
-def correlations(path: str | os.PathLike, shown: Sequence[tuple[str, np.ndarray, np.ndarray, Line]]) -> None:
+def correlations(
+    path: str | os.PathLike, shown: Sequence[tuple[str, np.ndarray, np.ndarray, Line]]
+) -> None:
     """Correlation coefficients of the draws against those of the truth, with one panel and one line
     per method.
 
@@ -58,7 +60,9 @@ class Smoothness:
     stages: Sequence[tuple[str, np.ndarray, float]]
 
 
-def smoothness(path: str | os.PathLike, rows: Sequence[Sequence[Smoothness]], names: Sequence[str]) -> None:
+def smoothness(
+    path: str | os.PathLike, rows: Sequence[Sequence[Smoothness]], names: Sequence[str]
+) -> None:
     """Quantities of a network against ‖z‖, with the bounds G (1 + ‖z‖) and one column per quantity.
 
     **Arguments:**
@@ -79,11 +83,18 @@ def smoothness(path: str | os.PathLike, rows: Sequence[Sequence[Smoothness]], na
 def _stages(axis: Any, one: Smoothness) -> None:
     ends = np.array([one.z_norm.min(), one.z_norm.max()])
     for (name, values, bound), ink, shape in zip(one.stages, _STAGES, _STAGE_MARKERS, strict=False):
-        axis.scatter(one.z_norm, values, s=9, color=ink, marker=shape, alpha=0.6, linewidths=0, label=name)
+        axis.scatter(
+            one.z_norm, values, s=9, color=ink, marker=shape, alpha=0.6, linewidths=0, label=name
+        )
         axis.plot(ends, bound * (1 + ends), color=ink, linewidth=1.2, linestyle="--")
     if one.stages:
         axis.set_ylim(bottom=0)
-        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "title": "steps", "title_fontsize": 8}
+        beside = {
+            "loc": "upper left",
+            "bbox_to_anchor": (1.0, 1.0),
+            "title": "steps",
+            "title_fontsize": 8,
+        }
         axis.legend(frameon=False, fontsize=8, handletextpad=0.2, borderaxespad=0.2, **beside)
 
 
@@ -106,7 +117,9 @@ def estimators(path: str | os.PathLike, shown: Sequence[Estimates]) -> None:
     figure, axes = panels(1, 2, 3.9)
     for one in shown:
         _estimates(axes[0, 0], axes[0, 1], one)
-    for axis, name in zip(axes[0], ("variance of the gradient, tr Cov", "milliseconds a gradient"), strict=True):
+    for axis, name in zip(
+        axes[0], ("variance of the gradient, tr Cov", "milliseconds a gradient"), strict=True
+    ):
         axis.set(xscale="log", yscale="log", xlabel="N", ylabel=name)
         axis.grid(axis="y", color=FAINT, alpha=0.25, linewidth=0.5)
         _sizes(axis, sorted({int(n) for one in shown for n in one.sizes}))
@@ -121,10 +134,16 @@ def _estimates(left: Any, right: Any, one: Estimates) -> None:
     style = {"color": colour(one.method), "marker": marker(one.method), "markersize": 5}
     style |= {"markerfacecolor": colour(one.method) if fixed else "white"}
     name = f"{label(one.method)}, {one.bandwidth} bandwidth"
-    left.errorbar(one.sizes, one.variance, one.error, linestyle="none", linewidth=1, label=name, **style)
+    left.errorbar(
+        one.sizes, one.variance, one.error, linestyle="none", linewidth=1, label=name, **style
+    )
     fitted = np.exp(one.line.at(np.log(one.sizes)))
-    left.plot(one.sizes, fitted, color=colour(one.method), linewidth=1, linestyle="-" if fixed else "--")
-    right.plot(one.sizes, 1_000 * one.seconds, linewidth=1, linestyle="-" if fixed else "--", **style)
+    left.plot(
+        one.sizes, fitted, color=colour(one.method), linewidth=1, linestyle="-" if fixed else "--"
+    )
+    right.plot(
+        one.sizes, 1_000 * one.seconds, linewidth=1, linestyle="-" if fixed else "--", **style
+    )
 
 
 def _sizes(axis: Any, sizes: list[int]) -> None:

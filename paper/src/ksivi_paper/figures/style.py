@@ -31,7 +31,10 @@ def marker(method: str) -> str:
 
 
 def method_grid(
-    rows: Sequence[tuple[str, Sequence[tuple]]], height: float, draw: Callable[..., None], **options: Any
+    rows: Sequence[tuple[str, Sequence[tuple]]],
+    height: float,
+    draw: Callable[..., None],
+    **options: Any,
 ) -> tuple[Any, Any]:
     """A figure with one row of panels per title, and one panel per method.
 
@@ -41,7 +44,9 @@ def method_grid(
         ...)`.
     - `height`: the height of a row in inches.
     """
-    figure, axes = panels(len(rows), max(len(row) for _, row in rows), height * len(rows) + 0.4, **options)
+    figure, axes = panels(
+        len(rows), max(len(row) for _, row in rows), height * len(rows) + 0.4, **options
+    )
     for i, (line, (title, row)) in enumerate(zip(axes, rows, strict=True)):
         for axis, (method, *shown) in zip(line, row, strict=False):
             draw(axis, method, *shown)

@@ -13,7 +13,9 @@ from .style import TRUTH, colour, legend, method_grid
 Band = dict[str, Any]
 
 
-def trajectories(path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str, Band, Band]]]]) -> None:
+def trajectories(
+    path: str | os.PathLike, rows: Sequence[tuple[str, Sequence[tuple[str, Band, Band]]]]
+) -> None:
     """Means and 95% intervals of every coordinate, with one panel per method and the truth in
     black.
 
@@ -39,7 +41,9 @@ def _bands(axis: Any, method: str, band: Band, truth: Band) -> None:
     axis.plot(t, np.asarray(truth["mean"], float), color=TRUTH, linewidth=0.9, label="truth: mean")
     for name in ("low", "high"):
         text = "truth: 95% interval" if name == "low" else None
-        axis.plot(t, np.asarray(truth[name], float), color=TRUTH, linewidth=0.7, linestyle=":", label=text)
+        axis.plot(
+            t, np.asarray(truth[name], float), color=TRUTH, linewidth=0.7, linestyle=":", label=text
+        )
     axis.set(xlim=(0, 1), xticks=(0, 0.5, 1))
 
 

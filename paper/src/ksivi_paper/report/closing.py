@@ -8,7 +8,8 @@ _DIFFERENCES = (
     (
         "bandwidth",
         "the median of the draws' spacing",
-        "Gaussian: median of squared distances over log(N + 1), gradients flow; IMQ and Riesz: detached",
+        "Gaussian: median of squared distances over log(N + 1), gradients flow; IMQ and Riesz: "
+        "detached",
         "the released code's",
     ),
     ("kernel of multimodal", "Gaussian", "IMQ", "both, a row each"),
@@ -29,7 +30,8 @@ _DIFFERENCES = (
     (
         "Student-t",
         "a regularisation, unspecified",
-        "a weight of 0.05 on log p until step 20,000, and C⁻¹ between the pairs, C the draws' covariance",
+        "a weight of 0.05 on log p until step 20,000, and C⁻¹ between the pairs, C the draws' "
+        "covariance",
         "the released code's, and rows without",
     ),
     (
@@ -81,7 +83,8 @@ _DIFFERENCES = (
         "SIVI-SM on waveform",
         "one learning rate for μ and σ",
         "an extra term in the critic, σ ≥ 0.05",
-        "the released code's, with σ learning five times as fast; in the table of step sizes at one rate",
+        "the released code's, with σ learning five times as fast; in the table of step sizes at "
+        "one rate",
     ),
 )
 
@@ -107,7 +110,9 @@ def _grouped(found: list[tuple[str, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for experiment, cell in found:
         names.setdefault(experiment, []).append(cell)
-    return [f"{experiment} ({len(cells)}): {', '.join(cells)}" for experiment, cells in names.items()]
+    return [
+        f"{experiment} ({len(cells)}): {', '.join(cells)}" for experiment, cells in names.items()
+    ]
 
 
 def _diverged(page: Page) -> list[str]:
@@ -116,7 +121,8 @@ def _diverged(page: Page) -> list[str]:
         status = [one for one in record["status"] if one.startswith("diverged")]
         if status:
             found.append(
-                f"{experiment}/{cell}: {len(status)} of {text.count(len(record['status']), 'run')} ({status[0]})"
+                f"{experiment}/{cell}: {len(status)} of "
+                f"{text.count(len(record['status']), 'run')} ({status[0]})"
             )
     return found
 

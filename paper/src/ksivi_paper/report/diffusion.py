@@ -27,9 +27,10 @@ def cell(dim: int, drift: str, method: str) -> str:
 def section(page: Page) -> None:
     page.say("## Conditioned diffusion")
     page.say(
-        "The observations are the authors'. The drift is 10x(1 − x²)/(1 + x²) in the released code and "
-        "10x(1 − x²) in the paper. These are two posteriors, each with its own truth from NUTS. The "
-        "paper's numbers are for the first. UIVI takes much longer than the others, and runs only there."
+        "The observations are the authors'. The drift is 10x(1 − x²)/(1 + x²) in the released "
+        "code and 10x(1 − x²) in the paper. These are two posteriors, each with its own truth "
+        "from NUTS. The paper's numbers are for the first. UIVI takes much longer than the "
+        "others, and runs only there."
     )
     dims = _dims(page.index)
     for drift, name in DRIFTS.items():
@@ -45,22 +46,31 @@ def _dims(index: RecordIndex) -> list[int]:
 
 
 def _table(page: Page, dims: list[int], drift: str, name: str) -> None:
-    methods = [method for method in TRAINED if page.index.expects("diffusion", cell(dims[0], drift, method))]
+    methods = [
+        method
+        for method in TRAINED
+        if page.index.expects("diffusion", cell(dims[0], drift, method))
+    ]
     entries = {method: [entry(dim, drift, method) for dim in dims] for method in methods}
     rows = [
-        [style.label(method), *(part for one in row for part in page.beside(one))] for method, row in entries.items()
+        [style.label(method), *(part for one in row for part in page.beside(one))]
+        for method, row in entries.items()
     ]
     floors = [page.floor(column) for column in zip(*entries.values(), strict=True)]
-    rows.append(["*truth against itself*", *(part for floor in floors for part in (floor, text.NOTHING))])
-    page.say(f"Sliced W₂ with {name}, over {page.runs(one for row in entries.values() for one in row)}.")
+    rows.append(
+        ["*truth against itself*", *(part for floor in floors for part in (floor, text.NOTHING))]
+    )
+    page.say(
+        f"Sliced W₂ with {name}, over {page.runs(one for row in entries.values() for one in row)}."
+    )
     page.table(("method", *text.with_paper(f"d = {dim}" for dim in dims)), rows)
 
 
 def _seconds(page: Page, dims: list[int]) -> None:
     page.say(
-        "Seconds for 10,000 steps with the released drift, without compilation. Our times are for all runs "
-        "of a cell together (their number follows ×), on the device named above, which cells may have "
-        "shared. The paper's times are for one run on a 3.2 GHz CPU."
+        "Seconds for 10,000 steps with the released drift, without compilation. Our times are for "
+        "all runs of a cell together (their number follows ×), on the device named above, which "
+        "cells may have shared. The paper's times are for one run on a 3.2 GHz CPU."
     )
     rows = [[style.label(method), *_times(page.index, dims, method)] for method in TRAINED]
     page.table(("method", *text.with_paper(f"d = {dim}" for dim in dims)), rows)
@@ -86,27 +96,39 @@ def _trajectories(page: Page, dim: int) -> None:
     rows = [(name, _bands(page.index, dim, drift)) for drift, name in DRIFTS.items()]
     rows = [(name, row) for name, row in rows if row]
     caption = (
-        f"The conditioned diffusion at d = {dim}: means and 95% intervals of 1,000 draws of each method in "
-        "colour, and of the truth in black."
+        f"The conditioned diffusion at d = {dim}: means and 95% intervals of 1,000 draws of each "
+        "method in colour, and of the truth in black."
     )
-    page.figure("diffusion-paths", caption, rows, lambda path: trajectories.trajectories(path, rows))
+    page.figure(
+        "diffusion-paths", caption, rows, lambda path: trajectories.trajectories(path, rows)
+    )
 
 
 def _bands(index: RecordIndex, dim: int, drift: str) -> list[tuple[str, dict, dict]]:
-    found = [(method, index.shown("diffusion", cell(dim, drift, method), "band")) for method in TRAINED]
-    return [(m, one["draws"], one["truth"]) for m, one in found if one and None not in one["draws"]["mean"]]
+    found = [
+        (method, index.shown("diffusion", cell(dim, drift, method), "band")) for method in TRAINED
+    ]
+    return [
+        (m, one["draws"], one["truth"])
+        for m, one in found
+        if one and None not in one["draws"]["mean"]
+    ]
 
 
 def _losses(page: Page, dims: list[int]) -> None:
     rows = [(f"d = {dim}", _loss_row(page.index, dim)) for dim in dims]
     rows = [(name, row) for name, row in rows if row]
     caption = (
-        "Training losses with the released drift: one line per run, means over 200 intervals of the steps. "
-        "The methods have different losses, so their heights cannot be compared."
+        "Training losses with the released drift: one line per run, means over 200 intervals of "
+        "the steps. The methods have different losses, so their heights cannot be compared."
     )
     page.figure("diffusion-losses", caption, rows, lambda path: curves.losses(path, rows))
 
 
 def _loss_row(index: RecordIndex, dim: int) -> list[tuple[str, int, np.ndarray]]:
     found = [(method, index.get("diffusion", cell(dim, "released", method))) for method in TRAINED]
-    return [(m, r["spec"]["plan"]["num_steps"], np.asarray(r["numbers"]["losses"], float)) for m, r in found if r]
+    return [
+        (m, r["spec"]["plan"]["num_steps"], np.asarray(r["numbers"]["losses"], float))
+        for m, r in found
+        if r
+    ]

@@ -72,7 +72,13 @@ class Entry:
     @property
     def path(self) -> str:
         """Its key in the remarks."""
-        parts = [self.experiment, self.cell, None if self.field == "sliced_w2" else self.field, self.rate, self.step]
+        parts = [
+            self.experiment,
+            self.cell,
+            None if self.field == "sliced_w2" else self.field,
+            self.rate,
+            self.step,
+        ]
         return "/".join(str(part) for part in parts if part is not None)
 
 
@@ -81,10 +87,14 @@ class RecordIndex:
 
     def __init__(self, records: Iterable[CellRecord], preset: str = "paper"):
         self.preset = preset
-        self.cells = {(c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)}
+        self.cells = {
+            (c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)
+        }
         specs = {key: plain(cell.spec) for key, cell in self.cells.items()}
         found = {(record["experiment"], record["cell"]): record for record in records}
-        self.records = {key: record for key, record in found.items() if specs.get(key) == record["spec"]}
+        self.records = {
+            key: record for key, record in found.items() if specs.get(key) == record["spec"]
+        }
         self.outdated = [record for key, record in found.items() if key not in self.records]
         """Records of cells that no longer exist, or have other settings now.
 
@@ -104,7 +114,11 @@ class RecordIndex:
     def steps(self, experiment: str, cell: str) -> list[int]:
         """The steps of the snapshots and of the end."""
         record = self.get(experiment, cell)
-        return sorted({row["step"] for row in record["numbers"]["rows"] if "step" in row}) if record else []
+        return (
+            sorted({row["step"] for row in record["numbers"]["rows"] if "step" in row})
+            if record
+            else []
+        )
 
     def spread(self, entry: Entry) -> Spread | None:
         """The number of an entry over the runs; None if there is no such record or number."""
@@ -113,7 +127,11 @@ class RecordIndex:
         values = tuple(row[entry.field] for row, _ in rows if entry.field in row)
         redraws = [row.get(f"{entry.field}_sd") or 0.0 for row, _ in rows]
         diverged = sum(status.startswith("diverged") for _, status in rows)
-        return Spread(values, diverged, float(np.sqrt(np.mean(np.square(redraws))))) if values else None
+        return (
+            Spread(values, diverged, float(np.sqrt(np.mean(np.square(redraws)))))
+            if values
+            else None
+        )
 
     def floor(self, entry: Entry) -> float | None:
         """The same number for the truth against other draws of the truth."""
@@ -136,4 +154,6 @@ def _rows(record: CellRecord, entry: Entry) -> list[tuple[dict[str, Any], str]]:
     last = max((row.get("step", 0) for row in rows), default=0)
     step = last if entry.step is None else entry.step
     pairs = [(row, how) for row, how in pairs if row.get("step", step) == step]
-    return [(row, how) for row, how in pairs if entry.rate is None or row["learning_rate"] == entry.rate]
+    return [
+        (row, how) for row, how in pairs if entry.rate is None or row["learning_rate"] == entry.rate
+    ]

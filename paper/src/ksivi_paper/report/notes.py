@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from .index import Entry, Spread
 
 RULE = (
-    "Marks compare KSIVI's numbers with the paper's, rounded to the paper's digits. ✓: our mean is at "
-    "least as good. ≈: our mean minus one standard deviation is. The standard deviation is that of the "
-    "runs; for distances between samples it includes that of the redraws. ✗: not as good either way. A "
-    "footnote says why, if we know."
+    "Marks compare KSIVI's numbers with the paper's, rounded to the paper's digits. ✓: our mean "
+    "is at least as good. ≈: our mean minus one standard deviation is. The standard deviation is "
+    "that of the runs; for distances between samples it includes that of the redraws. ✗: not as "
+    "good either way. A footnote says why, if we know."
 )
 
 

@@ -12,21 +12,24 @@ def section(page: Page) -> None:
     index = page.index
     page.say("# The paper's experiments, run with ksivi")
     if index.preset == "smoke":
-        page.say("**A smoke run: a fraction of the work, on smaller problems. Its numbers mean nothing.**")
+        page.say(
+            "**A smoke run: a fraction of the work, on smaller problems. Its numbers mean "
+            "nothing.**"
+        )
     page.say(
-        "Every table and figure of *Kernel Semi-Implicit Variational Inference* (ICML 2024), with our "
-        "numbers beside the paper's. This page and its figures are made from the records, one JSON file "
-        "per cell. The same records give the same files, byte for byte.",
+        "Every table and figure of *Kernel Semi-Implicit Variational Inference* (ICML 2024), with "
+        "our numbers beside the paper's. This page and its figures are made from the records, one "
+        "JSON file per cell. The same records give the same files, byte for byte.",
         "```bash\n" + "\n".join(_commands(index.preset)) + "\n```",
         _made_with(index),
     )
     _times(page)
     page.say(
-        "**How to read the tables.** Numbers are means ± one standard deviation over runs with different "
-        f"seeds. {RULE} †: some of the runs diverged; they were stopped, and measured at their last good "
-        "parameters. “–”: the paper does not have this number, or the cell has not run. *Truth against "
-        "itself* is the floor: the same measure between two samples of exact draws or of NUTS draws. No "
-        "method can be expected to be below it."
+        "**How to read the tables.** Numbers are means ± one standard deviation over runs with "
+        f"different seeds. {RULE} †: some of the runs diverged; they were stopped, and measured "
+        "at their last good parameters. “–”: the paper does not have this number, or the cell "
+        "has not run. *Truth against itself* is the floor: the same measure between two samples "
+        "of exact draws or of NUTS draws. No method can be expected to be below it."
     )
 
 
@@ -42,7 +45,8 @@ def _made_with(index: RecordIndex) -> str:
     devices = _counted(record["device"] for record in records)
     names = sorted({name for record in records for name in record["versions"]}, key=str.lower)
     versions = [
-        f"{name} {' and '.join(sorted({r['versions'][name] for r in records if name in r['versions']}))}"
+        f"{name} "
+        f"{' and '.join(sorted({r['versions'][name] for r in records if name in r['versions']}))}"
         for name in names
     ]
     dates = sorted({record["finished"] for record in records})
@@ -53,15 +57,19 @@ def _made_with(index: RecordIndex) -> str:
 def _counted(devices) -> str:
     """ "NVIDIA H200 (60 cells), cpu (3 cells)"."""
     found = list(devices)
-    return ", ".join(f"{name} ({text.count(found.count(name), 'cell')})" for name in sorted(set(found)))
+    return ", ".join(
+        f"{name} ({text.count(found.count(name), 'cell')})" for name in sorted(set(found))
+    )
 
 
 def _times(page: Page) -> None:
-    rows = [_time_row(name, page.index.of(name), _planned(page.index, name)) for name in EXPERIMENTS]
+    rows = [
+        _time_row(name, page.index.of(name), _planned(page.index, name)) for name in EXPERIMENTS
+    ]
     rows.append(_time_row("**all**", list(page.index.records.values()), len(page.index.cells)))
     page.say(
-        "Time on the device: the sum of the wall-clock times of training, including compilation. Cells "
-        "that shared the device were slower for it."
+        "Time on the device: the sum of the wall-clock times of training, including compilation. "
+        "Cells that shared the device were slower for it."
     )
     page.table(("experiment", "cells", "finished", "training, s", "training of UIVI, s"), rows)
 
@@ -73,5 +81,13 @@ def _planned(index: RecordIndex, experiment: str) -> int:
 def _time_row(name: str, records: list[CellRecord], planned: int) -> list[str]:
     seconds = {True: 0.0, False: 0.0}
     for record in records:
-        seconds[record["spec"].get("plan", {}).get("method") == "uivi"] += record["seconds"]["training"]
-    return [name, f"{planned}", f"{len(records)}", f"{seconds[False]:,.0f}", f"{seconds[True]:,.0f}"]
+        seconds[record["spec"].get("plan", {}).get("method") == "uivi"] += record["seconds"][
+            "training"
+        ]
+    return [
+        name,
+        f"{planned}",
+        f"{len(records)}",
+        f"{seconds[False]:,.0f}",
+        f"{seconds[True]:,.0f}",
+    ]

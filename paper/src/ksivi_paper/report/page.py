@@ -28,7 +28,9 @@ class Page:
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> None:
         self.say(text.table(header, rows, words))
 
-    def figure(self, name: str, caption: str, shown: Sequence, draw: Callable[[Path], None]) -> None:
+    def figure(
+        self, name: str, caption: str, shown: Sequence, draw: Callable[[Path], None]
+    ) -> None:
         """Draws a figure, unless there is nothing to show. The name is its alternative text."""
         if not shown:
             self.say(f"*(No figure yet: {caption})*")

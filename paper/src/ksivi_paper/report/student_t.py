@@ -18,17 +18,20 @@ METHODS = {
 
 def entry(method: str, half: int) -> Entry:
     known = published.STUDENT_T.get(method)
-    return Entry("student-t", method, f"boxed_{half}", known[HALF_WIDTHS.index(half)] if known else None)
+    return Entry(
+        "student-t", method, f"boxed_{half}", known[HALF_WIDTHS.index(half)] if known else None
+    )
 
 
 def section(page: Page) -> None:
     page.say("## Heavy tails: a product of two Student-t distributions")
     page.say(
-        "Optimal transport at squared Euclidean cost between 1,000 draws and 10,000 draws of the truth, "
-        "within boxes of three half-widths (the paper's edge widths): means over ten redraws. KSIVI has "
-        "the two fixes of the released code: a weight on log p that ends after 20,000 of 50,000 steps, "
-        "and the inverse covariance between the pairs. The last rows have neither. Draws outside a box "
-        "do not count, so the second last column has the share of draws within the largest box."
+        "Optimal transport at squared Euclidean cost between 1,000 draws and 10,000 draws of the "
+        "truth, within boxes of three half-widths (the paper's edge widths): means over ten "
+        "redraws. KSIVI has the two fixes of the released code: a weight on log p that ends after "
+        "20,000 of 50,000 steps, and the inverse covariance between the pairs. The last rows have "
+        "neither. Draws outside a box do not count, so the second last column has the share of "
+        "draws within the largest box."
     )
     rows = [_row(page, method, name) for method, name in METHODS.items()]
     floors = [page.floor(entry(method, half) for method in METHODS) for half in HALF_WIDTHS]
@@ -46,7 +49,11 @@ def _inside(method: str) -> Entry:
 def _row(page: Page, method: str, name: str) -> list[str]:
     entries = [entry(method, half) for half in HALF_WIDTHS]
     sds = published.STUDENT_T_SD.get(method, (None,) * len(HALF_WIDTHS))
-    cells = [part for one, sd in zip(entries, sds, strict=True) for part in (page.ours(one), _paper(page, one, sd))]
+    cells = [
+        part
+        for one, sd in zip(entries, sds, strict=True)
+        for part in (page.ours(one), _paper(page, one, sd))
+    ]
     return [name, *cells, page.ours(_inside(method)), page.count(entries[0])]
 
 

@@ -12,9 +12,9 @@ from .page import Page
 
 BEGIN, END = "<!-- headline, made from the records -->", "<!-- end of the headline -->"
 WHICH = (
-    "KSIVI with the vanilla estimator, as in the paper. The diffusion has the drift of the released code. "
-    "The networks have the released split, posterior and minibatches, and settings chosen on development "
-    "rows."
+    "KSIVI with the vanilla estimator, as in the paper. The diffusion has the drift of the "
+    "released code. The networks have the released split, posterior and minibatches, and settings "
+    "chosen on development rows."
 )
 
 
@@ -57,9 +57,19 @@ def table(page: Page) -> str:
 def _entries() -> list[tuple[str, Entry]]:
     entries = [("logistic regression (waveform), sliced W₂", waveform.entry("ksivi"))]
     for dim in diffusion.DIMS:
-        entries.append((f"conditioned diffusion, d = {dim}, sliced W₂", diffusion.entry(dim, "released", "ksivi")))
+        entries.append(
+            (
+                f"conditioned diffusion, d = {dim}, sliced W₂",
+                diffusion.entry(dim, "released", "ksivi"),
+            )
+        )
     for half in student_t.HALF_WIDTHS:
-        entries.append((f"Student-t, Riesz kernel, half-width {half}, W₂²", student_t.entry("ksivi-riesz", half)))
+        entries.append(
+            (
+                f"Student-t, Riesz kernel, half-width {half}, W₂²",
+                student_t.entry("ksivi-riesz", half),
+            )
+        )
     for field in ("rmse", "nll"):
         for data in UCI:
             entry = networks.entry(data, "released", "released", "ksivi", field)

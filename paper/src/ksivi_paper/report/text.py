@@ -11,7 +11,9 @@ _DIGITS = 4
 
 def number(value: float | None, decimals: int = 4) -> str:
     """A number with at most this many decimals, and with four digits if it is large."""
-    return NOTHING if value is None else f"{value:,.{_decimals(value, decimals)}f}".replace("-", "−")
+    return (
+        NOTHING if value is None else f"{value:,.{_decimals(value, decimals)}f}".replace("-", "−")
+    )
 
 
 def spread(found: Spread | None, decimals: int = 4) -> str:

@@ -30,14 +30,17 @@ def _histograms(page: Page) -> None:
     rows = [_row(page.index, method) for method in ("ksivi", "ksivi-imq")]
     rows = [row for row in rows if row]
     caption = (
-        "Histograms of 100,000 draws of KSIVI with the Gaussian kernel and with the IMQ kernel, and "
-        "contours of the targets that contain 20, 40, 60, 80 and 95% of their mass (the paper's Figure 1)."
+        "Histograms of 100,000 draws of KSIVI with the Gaussian kernel and with the IMQ kernel, "
+        "and contours of the targets that contain 20, 40, 60, 80 and 95% of their mass (the "
+        "paper's Figure 1)."
     )
     page.figure("toys-draws", caption, rows, lambda path: densities.histograms(path, rows))
 
 
 def _row(index: RecordIndex, method: str) -> list:
-    found = [(problem, index.shown("toys", f"{problem}-{method}", "histogram")) for problem in PROBLEMS]
+    found = [
+        (problem, index.shown("toys", f"{problem}-{method}", "histogram")) for problem in PROBLEMS
+    ]
     kernel = "IMQ" if method == "ksivi-imq" else "Gaussian"
     return [
         (f"{problem}, {kernel} kernel", ProblemSpec.of(problem).make().target, shown)
@@ -65,7 +68,11 @@ def _panel(index: RecordIndex, problem: str, field: str) -> curves.Panel:
 def _curve(index: RecordIndex, problem: str, method: str, field: str) -> curves.Curve | None:
     steps = index.steps("toys", f"{problem}-{method}")
     spreads = [index.spread(entry(problem, method, field, step)) for step in steps]
-    known = [(step, one.mean, one.sd) for step, one in zip(steps, spreads, strict=True) if one and one.finite]
+    known = [
+        (step, one.mean, one.sd)
+        for step, one in zip(steps, spreads, strict=True)
+        if one and one.finite
+    ]
     if not known:
         return None
     return curves.Curve(method, *(np.asarray(column, float) for column in zip(*known, strict=True)))
@@ -76,13 +83,17 @@ def _table(page: Page) -> None:
     for problem in PROBLEMS:
         for method in METHODS:
             entries = [entry(problem, method, field) for field in _NAMES]
-            rows.append([problem, style.label(method), *map(page.ours, entries), page.count(entries[0])])
-        floors = [page.floor(entry(problem, method, field) for method in METHODS) for field in _NAMES]
+            rows.append(
+                [problem, style.label(method), *map(page.ours, entries), page.count(entries[0])]
+            )
+        floors = [
+            page.floor(entry(problem, method, field) for method in METHODS) for field in _NAMES
+        ]
         rows.append([problem, "*truth against itself*", *floors, text.NOTHING])
     page.say(
-        "At the end of training. The paper has only figures of these, and no numbers to compare with. "
-        "KL(q‖p) is estimated from the tenth nearest neighbours among 100,000 draws of each, and is close "
-        "to 0, of either sign, for the truth itself. MMD (Gaussian kernel, median bandwidth) and sliced "
-        "W₂ are means over ten redraws of 1,000 draws."
+        "At the end of training. The paper has only figures of these, and no numbers to compare "
+        "with. KL(q‖p) is estimated from the tenth nearest neighbours among 100,000 draws of "
+        "each, and is close to 0, of either sign, for the truth itself. MMD (Gaussian kernel, "
+        "median bandwidth) and sliced W₂ are means over ten redraws of 1,000 draws."
     )
     page.table(("target", "method", *_NAMES.values(), "runs"), rows, words=2)

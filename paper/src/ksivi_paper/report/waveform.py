@@ -25,7 +25,9 @@ def entry(cell: str, field: str = "sliced_w2", step: int | None = None) -> Entry
     The paper has distances after 20,000 steps at the learning rate 0.001.
     """
     known = field == "sliced_w2" and cell in ("ksivi", "sivi-sm") and step is None
-    return Entry("waveform", cell, field, _published(cell, 1e-3, 20_000) if known else None, step=step)
+    return Entry(
+        "waveform", cell, field, _published(cell, 1e-3, 20_000) if known else None, step=step
+    )
 
 
 def _published(method: str, rate: float, step: int) -> float:
@@ -43,18 +45,26 @@ def section(page: Page) -> None:
 
 
 def _table(page: Page) -> None:
-    names = {"ksivi": "KSIVI", "ksivi-averaged": "KSIVI, averaged parameters", "ksivi-40k": "KSIVI, longer"}
+    names = {
+        "ksivi": "KSIVI",
+        "ksivi-averaged": "KSIVI, averaged parameters",
+        "ksivi-40k": "KSIVI, longer",
+    }
     names |= {method: style.label(method) for method in TRAINED[1:]}
     rows = []
     for cell, name in names.items():
         steps = page.index.steps("waveform", cell)
         rows += [_row(page, cell, name, step) for step in steps] or [_row(page, cell, name, None)]
     page.say(
-        "Sliced distances to draws of NUTS: means over ten redraws of 1,000 draws. The paper does not say "
-        "which p its sliced Wasserstein distance has. We show both, and put W₂ beside the paper's numbers. "
-        "Averaged parameters come from an exponential moving average with decay 0.999."
+        "Sliced distances to draws of NUTS: means over ten redraws of 1,000 draws. The paper does "
+        "not say which p its sliced Wasserstein distance has. We show both, and put W₂ beside the "
+        "paper's numbers. Averaged parameters come from an exponential moving average with decay "
+        "0.999."
     )
-    page.table(("method", "steps", "sliced W₂", "paper", "sliced W₁", "runs"), [*rows, _floors(page, list(names))])
+    page.table(
+        ("method", "steps", "sliced W₂", "paper", "sliced W₁", "runs"),
+        [*rows, _floors(page, list(names))],
+    )
 
 
 def _row(page: Page, cell: str, name: str, step: int | None) -> list[str]:
@@ -66,13 +76,18 @@ def _row(page: Page, cell: str, name: str, step: int | None) -> list[str]:
 
 
 def _floors(page: Page, cells: list[str]) -> list[str]:
-    w2, w1 = (page.floor(entry(cell, field) for cell in cells) for field in ("sliced_w2", "sliced_w1"))
+    w2, w1 = (
+        page.floor(entry(cell, field) for cell in cells) for field in ("sliced_w2", "sliced_w1")
+    )
     return ["*truth against itself*", text.NOTHING, w2, text.NOTHING, w1, text.NOTHING]
 
 
 def _step_sizes(page: Page) -> None:
     halves = [(method, half) for method in ("ksivi", "sivi-sm") for half in (1, 2)]
-    entries = {rate: [_at_rate(page.index, method, rate, half) for method, half in halves] for rate in STEP_SIZES}
+    entries = {
+        rate: [_at_rate(page.index, method, rate, half) for method, half in halves]
+        for rate in STEP_SIZES
+    }
     rows = [
         [f"{rate:.5f}".rstrip("0"), *(part for one in row for part in page.beside(one))]
         for rate, row in entries.items()
@@ -91,7 +106,9 @@ def _at_rate(index: RecordIndex, method: str, rate: float, half: int) -> Entry:
     cell = f"step-sizes-{method}"
     steps = index.steps("waveform", cell)
     step = 10_000 * half if not steps or 10_000 in steps else (steps[-1] * half) // 2
-    return Entry("waveform", cell, paper=_published(method, rate, 10_000 * half), step=step, rate=rate)
+    return Entry(
+        "waveform", cell, paper=_published(method, rate, 10_000 * half), step=step, rate=rate
+    )
 
 
 def _corners(page: Page, name: str, margins: tuple[int, ...], columns: int, height: float) -> None:
@@ -100,8 +117,9 @@ def _corners(page: Page, name: str, margins: tuple[int, ...], columns: int, heig
     truths = [_columns(one["truth"], margins) for _, one in found if one]
     names = [f"β{'₀₁₂₃₄₅₆'[i]}" for i in margins]
     caption = (
-        f"Marginal and pairwise densities of {names[0]} to {names[-1]}, with the truth in black: kernel "
-        "estimates from 1,000 draws, with contours that contain 30, 60 and 90% of the mass."
+        f"Marginal and pairwise densities of {names[0]} to {names[-1]}, with the truth in black: "
+        "kernel estimates from 1,000 draws, with contours that contain 30, 60 and 90% of the "
+        "mass."
     )
     draw = lambda path: pairs.corners(path, truths[0], shown, names, columns, height)  # noqa: E731
     page.figure(name, caption, shown, draw)
@@ -114,15 +132,19 @@ def _columns(draws: list, margins: tuple[int, ...]) -> np.ndarray:
 def _correlations(page: Page) -> None:
     found = [(method, page.index.shown("waveform", method, "correlations")) for method in TRAINED]
     fits = {method: _fit(one) for method, one in found if one}
-    shown = [(m, *_pair(one), scatters.Line(fits[m].slope, fits[m].intercept)) for m, one in found if one]
+    shown = [
+        (m, *_pair(one), scatters.Line(fits[m].slope, fits[m].intercept)) for m, one in found if one
+    ]
     caption = (
-        "Correlation coefficients of all pairs of coefficients, estimated from 1,000 draws, against those "
-        "of the truth (10,000 draws), with their regression lines."
+        "Correlation coefficients of all pairs of coefficients, estimated from 1,000 draws, "
+        "against those of the truth (10,000 draws), with their regression lines."
     )
-    page.figure("waveform-correlations", caption, shown, lambda path: scatters.correlations(path, shown))
+    page.figure(
+        "waveform-correlations", caption, shown, lambda path: scatters.correlations(path, shown)
+    )
     page.say(
-        "A slope of 1 is correct. A smaller slope means that correlations are too weak. The standard error "
-        "is that of the regression, which treats the pairs as independent."
+        "A slope of 1 is correct. A smaller slope means that correlations are too weak. The "
+        "standard error is that of the regression, which treats the pairs as independent."
     )
     rows = [[style.label(method), _slope(fits.get(method))] for method in TRAINED]
     page.table(("method", "slope of the regression line ± its standard error"), rows)
@@ -144,12 +166,14 @@ def _slope(fit: Any) -> str:
 
 def _chains(page: Page) -> None:
     chains = {"sgld": "SGLD, the paper's truth", "mala": "MALA"}
-    rows = [[name, page.ours(entry(cell)), page.floor([entry(cell)])] for cell, name in chains.items()]
+    rows = [
+        [name, page.ours(entry(cell)), page.floor([entry(cell)])] for cell, name in chains.items()
+    ]
     page.say("The paper uses SGLD as the truth. One draw from each of 1,000 chains, against NUTS:")
     page.table(("chains", "sliced W₂", "truth against itself"), rows)
     page.say(
-        "KL divergence of the draws of MALA from the draws of SGLD, estimated from the tenth nearest "
-        f"neighbours: {_divergence(page)} (paper: {published.MALA_SGLD_KL})."
+        "KL divergence of the draws of MALA from the draws of SGLD, estimated from the tenth "
+        f"nearest neighbours: {_divergence(page)} (paper: {published.MALA_SGLD_KL})."
     )
 
 
