@@ -51,12 +51,16 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/records/accuracy.jsonl"))
     parser.add_argument("--methods", nargs="+", default=[OURS], choices=METHODS)
     parser.add_argument("--cases", nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--claims", type=Path, help="a folder, empty at first, of what is being run by any process")
+    parser.add_argument(
+        "--claims", type=Path, help="a folder, empty at first, of what is being run by any process"
+    )
     parser.add_argument("--truths", type=Path, help="a folder to keep draws of the truths in")
     parser.add_argument("--figure", type=Path, help="where to draw the table")
     return parser.parse_args()
@@ -115,10 +119,20 @@ def _measure(case: Case, criterion: Criterion, method: str, seed: int) -> dict[s
         seconds = time.perf_counter() - began
         many = np.asarray(case.view(jax.random.key(_MANY_SEED + seed), posterior, _NUM_MANY))
     except (ValueError, RuntimeError, FloatingPointError) as error:
-        return {"seconds": time.perf_counter() - began, "accurate": False, "failures": [str(error)[:200]]}
+        return {
+            "seconds": time.perf_counter() - began,
+            "accurate": False,
+            "failures": [str(error)[:200]],
+        }
     if not np.isfinite(draws).all():
         failures = ["draws that are not finite"]
-        return {"seconds": seconds, "accurate": False, "failures": failures, "failures_of_many": failures, **said}
+        return {
+            "seconds": seconds,
+            "accurate": False,
+            "failures": failures,
+            "failures_of_many": failures,
+            **said,
+        }
     found = criterion.measure(draws)
     ratio = round(found.distance / found.floor, 3)
     return {

@@ -29,14 +29,21 @@ def table(records: Sequence[Record], methods: Sequence[str]) -> str:
 
 def _lines(records: Sequence[Record], methods: Sequence[str]) -> list[str]:
     """Fits, the share that is accurate, seconds."""
-    lines = [f"{'method':<12} {'posteriors':>10} {'fits':>5} {'accurate':>9} {'median s':>9} {'most s':>7}"]
+    lines = [
+        f"{'method':<12} {'posteriors':>10} {'fits':>5} {'accurate':>9} {'median s':>9} {'most s':>7}"
+    ]
     for method in methods:
         rows = [record for record in records if record["method"] == method]
         if rows:
-            seconds, share = [row["seconds"] for row in rows], np.mean([row["accurate"] for row in rows])
+            seconds, share = (
+                [row["seconds"] for row in rows],
+                np.mean([row["accurate"] for row in rows]),
+            )
             names = len({row["case"] for row in rows})
             most, median = max(seconds), np.median(seconds)
-            lines.append(f"{method:<12} {names:>10} {len(rows):>5} {share:>9.0%} {median:>9.0f} {most:>7.0f}")
+            lines.append(
+                f"{method:<12} {names:>10} {len(rows):>5} {share:>9.0%} {median:>9.0f} {most:>7.0f}"
+            )
     return lines
 
 
@@ -59,20 +66,28 @@ def figure(path: Path, records: Sequence[Record], methods: Sequence[str]) -> Non
 
     The distance is the median over seeds, in floors; a dot is as large as the share of seeds that is accurate.
     """
-    methods = [method for method in methods if any(record["method"] == method for record in records)]
+    methods = [
+        method for method in methods if any(record["method"] == method for record in records)
+    ]
     names = list(dict.fromkeys(record["case"] for record in records))
     cells = {(r["case"], r["method"]): [] for r in records}
     for record in records:
         cells[record["case"], record["method"]].append(record)
     shown = new_figure(figsize=(1.6 + 0.95 * len(methods), 1.2 + 0.24 * len(names)))
     axis = shown.subplots()
-    distance = np.array([[_distance(cells.get((name, method), [])) for method in methods] for name in names])
-    image = axis.imshow(np.log(distance), cmap="Oranges", vmin=0, vmax=np.log(_WORST), aspect="auto")
+    distance = np.array(
+        [[_distance(cells.get((name, method), [])) for method in methods] for name in names]
+    )
+    image = axis.imshow(
+        np.log(distance), cmap="Oranges", vmin=0, vmax=np.log(_WORST), aspect="auto"
+    )
     for i, name in enumerate(names):
         for j, method in enumerate(methods):
             share = np.mean([row["accurate"] for row in cells.get((name, method), [])] or [0])
             axis.scatter(j, i, s=42 * share, color="#0b5394", linewidths=0)
-    axis.set_xticks(range(len(methods)), [_heading(records, method) for method in methods], fontsize=8)
+    axis.set_xticks(
+        range(len(methods)), [_heading(records, method) for method in methods], fontsize=8
+    )
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.xaxis.tick_top()
     axis.tick_params(length=0)
@@ -91,5 +106,8 @@ def _distance(rows: Sequence[Record]) -> float:
 
 def _heading(records: Sequence[Record], method: str) -> str:
     rows = [record for record in records if record["method"] == method]
-    share, seconds = np.mean([row["accurate"] for row in rows]), np.median([row["seconds"] for row in rows])
+    share, seconds = (
+        np.mean([row["accurate"] for row in rows]),
+        np.median([row["seconds"] for row in rows]),
+    )
     return f"{method}\n{share:.0%}\n{seconds:.0f} s"

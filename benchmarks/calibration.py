@@ -56,12 +56,18 @@ def run(name: str, part: int, count: int, out: Path) -> None:
     model, data = MODELS[name]
     key = jax.random.fold_in(jax.random.key(list(MODELS).index(name)), part)
     heard = lambda one: print(name, part, one.index, f"{one.seconds:.1f} s", one.status, flush=True)  # noqa: E731
-    calibrate(key, simulate_numpyro(model, *data), count, record=out / f"{name}-{part}.jsonl", heard=heard)
+    calibrate(
+        key, simulate_numpyro(model, *data), count, record=out / f"{name}-{part}.jsonl", heard=heard
+    )
 
 
 def read(folder: Path, name: str) -> Calibration:
     """The replications of all parts."""
-    lines = [line for path in sorted(folder.glob(f"{name}-*.jsonl")) for line in path.read_text().splitlines()]
+    lines = [
+        line
+        for path in sorted(folder.glob(f"{name}-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
     return Calibration(tuple(Replication(**json.loads(line)) for line in lines))
 
 
@@ -79,7 +85,9 @@ def summarise(folder: Path) -> dict[str, dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--replications", type=int, default=200, help="of each model, over all parts")
+    parser.add_argument(
+        "--replications", type=int, default=200, help="of each model, over all parts"
+    )
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--parts", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("calibration"))
@@ -87,7 +95,9 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.summary:
-        (options.out / "calibration.json").write_text(json.dumps(summarise(options.out), indent=1) + "\n")
+        (options.out / "calibration.json").write_text(
+            json.dumps(summarise(options.out), indent=1) + "\n"
+        )
         return
     for name in options.models.split(","):
         run(name, options.part, -(-options.replications // options.parts), options.out)

@@ -68,9 +68,14 @@ def pytorch(key: PRNGKeyArray, arena: Arena) -> Slices:
 
     from .torch_ksivi import Translation
 
-    torch.set_default_device("cuda" if torch.cuda.is_available() and jax.default_backend() == "gpu" else "cpu")
+    torch.set_default_device(
+        "cuda" if torch.cuda.is_available() and jax.default_backend() == "gpu" else "cpu"
+    )
     run = Translation(
-        np.asarray(ksivi.problems.diffusion(arena.target.dim).observations), arena.target.dim, 128, (128, 128)
+        np.asarray(ksivi.problems.diffusion(arena.target.dim).observations),
+        arena.target.dim,
+        128,
+        (128, 128),
     )
     run.step()
     yield None
@@ -100,12 +105,17 @@ def guided(make: Callable, rate: float = 1e-2, particles: int = 10) -> Contestan
         svi = SVI(model, guide, optimizer, Trace_ELBO(num_particles=particles))
         state = svi.init(key)
         update = _compiled(
-            lambda s: lax.scan(lambda s, _: (svi.stable_update(s)[0], None), s, None, length=_STEPS)[0], state
+            lambda s: lax.scan(
+                lambda s, _: (svi.stable_update(s)[0], None), s, None, length=_STEPS
+            )[0],
+            state,
         )
         yield None
         for _ in range(_SCHEDULE // _STEPS):
             state = jax.block_until_ready(update(state))
-            yield lambda state=state: guide.sample_posterior(key, svi.get_params(state), sample_shape=(NUM_DRAWS,))["x"]
+            yield lambda state=state: guide.sample_posterior(
+                key, svi.get_params(state), sample_shape=(NUM_DRAWS,)
+            )["x"]
 
     return run
 
@@ -116,17 +126,27 @@ def stein_vi(key: PRNGKeyArray, arena: Arena) -> Slices:
 
     model = _model(arena.target)
     guide = autoguide.AutoNormal(model, init_loc_fn=numpyro.infer.init_to_uniform(radius=0.5))
-    optimizer = numpyro.optim.optax_to_numpyro(optax.adam(optax.cosine_decay_schedule(1e-2, _SCHEDULE)))
+    optimizer = numpyro.optim.optax_to_numpyro(
+        optax.adam(optax.cosine_decay_schedule(1e-2, _SCHEDULE))
+    )
     stein = SteinVI(model, guide, optimizer, RBFKernel())
     state = stein.init(key)
     update = _compiled(
-        lambda s: lax.scan(lambda s, _: (stein.update(s)[0], None), s, None, length=_STEPS // 10)[0], state
+        lambda s: lax.scan(lambda s, _: (stein.update(s)[0], None), s, None, length=_STEPS // 10)[
+            0
+        ],
+        state,
     )
     yield None
 
     def draw(state) -> Draws:
         predictive = MixtureGuidePredictive(
-            model, guide, stein.get_params(state), stein.guide_sites, num_samples=NUM_DRAWS, return_sites=["x"]
+            model,
+            guide,
+            stein.get_params(state),
+            stein.guide_sites,
+            num_samples=NUM_DRAWS,
+            return_sites=["x"],
         )
         return predictive(key)["x"].reshape(NUM_DRAWS, -1)
 
@@ -158,7 +178,11 @@ def blackjax_nuts(key: PRNGKeyArray, arena: Arena) -> Slices:
     start, keys = arena.start(key, _CHAINS), jax.random.split(key, _CHAINS)
     adaptation = blackjax.window_adaptation(blackjax.nuts, log_density)
     adapt = _compiled(
-        jax.vmap(lambda k, x: (lambda r: (r.state, r.parameters))(adaptation.run(k, x, _WARM_UP)[0])), keys, start
+        jax.vmap(
+            lambda k, x: (lambda r: (r.state, r.parameters))(adaptation.run(k, x, _WARM_UP)[0])
+        ),
+        keys,
+        start,
     )
     shapes = jax.eval_shape(adapt.function, keys, start)
     kernel = blackjax.nuts.build_kernel()
@@ -174,7 +198,9 @@ def blackjax_nuts(key: PRNGKeyArray, arena: Arena) -> Slices:
 
     def advance(carry):
         state, i = carry
-        state, positions = run(jax.vmap(lambda k: jax.random.fold_in(k, i))(keys), state, parameters)
+        state, positions = run(
+            jax.vmap(lambda k: jax.random.fold_in(k, i))(keys), state, parameters
+        )
         return (state, i + 1), jnp.swapaxes(positions, 0, 1)
 
     yield from _chains(advance, (state, 0), 0)

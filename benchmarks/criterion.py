@@ -42,7 +42,9 @@ class Accuracy:
             f"worst mean {self.worst_mean:.2f}": self.worst_mean > 0.3,
             f"width {self.width:.2f}": self.width > 0.1,
             f"worst width {self.worst_width:.2f}": self.worst_width > 0.3,
-            f"tails {self.tails[0]:.2%}, {self.tails[1]:.2%}": not all(0.004 <= share <= 0.025 for share in self.tails),
+            f"tails {self.tails[0]:.2%}, {self.tails[1]:.2%}": not all(
+                0.004 <= share <= 0.025 for share in self.tails
+            ),
         }
         return [words for words, failed in found.items() if failed]
 
@@ -64,20 +66,28 @@ class Criterion:
         """1,000 draws; of another number everything but the distance, which has no floor then and is NaN."""
         draws = np.asarray(draws, np.float64)
         scores = self._normal_scores(draws)
-        distances = [_distance(i, scores, self._block(i)) for i in range(5)] if len(draws) == _SIZE else np.nan
+        distances = (
+            [_distance(i, scores, self._block(i)) for i in range(5)]
+            if len(draws) == _SIZE
+            else np.nan
+        )
         distance = np.median(distances)
         low, high = np.quantile(draws, (0.05, 0.95), axis=0)
         mean = np.abs(scores.mean(axis=0))
         with np.errstate(divide="ignore"):
             width = np.abs(np.log((high - low) / (self.quantiles[2] - self.quantiles[1])))
         tails = float((draws < self.quantiles[0]).mean()), float((draws > self.quantiles[3]).mean())
-        return Accuracy(float(distance), self.floor, mean.mean(), mean.max(), width.mean(), width.max(), tails)
+        return Accuracy(
+            float(distance), self.floor, mean.mean(), mean.max(), width.mean(), width.max(), tails
+        )
 
     def _normal_scores(self, x: Draws) -> Draws:
         n = len(self.sorted)
         columns = []
         for column, known in zip(x.T, self.sorted.T, strict=True):
-            rank = 0.5 * (np.searchsorted(known, column, "left") + np.searchsorted(known, column, "right"))
+            rank = 0.5 * (
+                np.searchsorted(known, column, "left") + np.searchsorted(known, column, "right")
+            )
             columns.append(ndtri((rank + 0.5) / (n + 1)))
         return np.stack(columns, axis=1)
 
@@ -88,7 +98,9 @@ class Criterion:
     def _floor(self) -> float:
         pairs = []
         for i in range(_PAIRS):
-            both = np.random.default_rng(1_000 + i).choice(len(self.truth), 2 * _SIZE, replace=False)
+            both = np.random.default_rng(1_000 + i).choice(
+                len(self.truth), 2 * _SIZE, replace=False
+            )
             pairs.append(_distance(i, self.truth[both[:_SIZE]], self.truth[both[_SIZE:]]))
         return float(np.median(pairs))
 

@@ -25,7 +25,9 @@ def on_this_many(count: int) -> float:
     """Milliseconds a step, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.devices", "--here", str(count)]
     environment = os.environ | {"JAX_NUM_CPU_DEVICES": str(count), "JAX_PLATFORMS": "cpu"}
-    return float(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
+    return float(
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout
+    )
 
 
 def here(count: int) -> float:
@@ -36,8 +38,12 @@ def here(count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--devices", type=int, nargs="+", default=[1, 2], help="how many, one a core")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--devices", type=int, nargs="+", default=[1, 2], help="how many, one a core"
+    )
     parser.add_argument("--here", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

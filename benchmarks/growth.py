@@ -63,7 +63,9 @@ def step_ms(
     # Small steps of a GPU take less time than what the host does after each chunk of them; large ones take long enough.
     most, pairs_in_a_chunk = (10, 2**21) if jax.default_backend() == "cpu" else (500, 2**29)
     size = max(4, min(most, pairs_in_a_chunk // samples**2))
-    family = ksivi.SemiImplicit.mlp(jax.random.key(0), target.dim, MIXING_DIM, (WIDTH, WIDTH), log_var=-2.0)
+    family = ksivi.SemiImplicit.mlp(
+        jax.random.key(0), target.dim, MIXING_DIM, (WIDTH, WIDTH), log_var=-2.0
+    )
     times: list[float] = []
     last = [time.perf_counter()]
 
@@ -74,7 +76,12 @@ def step_ms(
         return len(times) >= 4 and sum(times[1:]) * size / 1e3 > seconds
 
     objective = ksivi.KSIVI(kernel, num_samples=samples)
-    options = {"optimizer": optax.adam(1e-4), "num_steps": 1_000 * size, "chunk_size": size, "callbacks": [callback]}
+    options = {
+        "optimizer": optax.adam(1e-4),
+        "num_steps": 1_000 * size,
+        "chunk_size": size,
+        "callbacks": [callback],
+    }
     ksivi.train(jax.random.key(1), target, family, objective, mesh=mesh, **options)
     return statistics.median(times[1:])
 
@@ -107,13 +114,19 @@ def of_samples(samples: int, rate: float) -> dict:
 
 def of_dim(dim: int, rate: float) -> dict:
     target = ksivi.problems.diffusion(dim).target
-    return {"median_ms": step_ms(target, ksivi.kernels.Gaussian(), 128), "floor_ms": floor_ms(128, dim, rate)}
+    return {
+        "median_ms": step_ms(target, ksivi.kernels.Gaussian(), 128),
+        "floor_ms": floor_ms(128, dim, rate),
+    }
 
 
 def of_rows(rows: int, rate: float) -> dict:
     # The score of a sample is two products with all rows, and its derivative two more.
     floor = (network_operations(128, 20) + 2 * 256 * rows * 20 * 4) / rate * 1e3
-    return {"median_ms": step_ms(regression(rows), ksivi.kernels.Gaussian(), 128), "floor_ms": floor}
+    return {
+        "median_ms": step_ms(regression(rows), ksivi.kernels.Gaussian(), 128),
+        "floor_ms": floor,
+    }
 
 
 SWEEPS = {"samples": (SAMPLES, of_samples), "dim": (DIMS, of_dim), "rows": (ROWS, of_rows)}
@@ -133,7 +146,9 @@ def begun(out: Path | None) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, help="the record, written after each row")
     out = parser.parse_args().out
     record = begun(out)
@@ -144,7 +159,10 @@ def main() -> None:
             if size in done:
                 continue
             record[name].append({name: size, **measure(size, record["flops"])})
-            print("  ".join(f"{key} {value:10.4g}" for key, value in record[name][-1].items()), flush=True)
+            print(
+                "  ".join(f"{key} {value:10.4g}" for key, value in record[name][-1].items()),
+                flush=True,
+            )
             if out:
                 out.write_text(json.dumps(record, indent=1) + "\n")
 

@@ -47,7 +47,9 @@ def metrics(n: int, dim: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=65_536)
     parser.add_argument("--metric-samples", type=int, default=1_000_000)
     parser.add_argument("--out", type=Path)

@@ -26,8 +26,21 @@ from cosmic_ray.work_item import MutationSpec
 ROOMS = ("src/ksivi/kernels", "src/ksivi/objectives")
 _TRIVIAL = re.compile("RShift|LShift|BitOr|BitAnd|BitXor|Mod")
 _FIRST = {
-    "kernels": ("test_kernels", "test_formulas", "test_ksivi", "test_metrics", "test_particles", "test_bad_input"),
-    "objectives": ("test_formulas", "test_rivals", "test_conformance", "test_ksivi", "test_bad_input"),
+    "kernels": (
+        "test_kernels",
+        "test_formulas",
+        "test_ksivi",
+        "test_metrics",
+        "test_particles",
+        "test_bad_input",
+    ),
+    "objectives": (
+        "test_formulas",
+        "test_rivals",
+        "test_conformance",
+        "test_ksivi",
+        "test_bad_input",
+    ),
     "ksivi.py": ("test_formulas", "test_ksivi", "test_conformance", "test_bad_input"),
 }
 """The tests of a room, or of a file, those that see most first."""
@@ -57,7 +70,12 @@ def run(chosen: list[MutationSpec], known: set[str]) -> Iterator[dict[str, objec
             result = mutate_and_test([one], command(Path(one.module_path)), _LIMIT)
             killed = result.test_outcome is not None and result.test_outcome.value == "killed"
             failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", result.output or "", re.MULTILINE)
-            yield {"mutant": name, "killed": killed, "by": failed[:1], "diff": "" if killed else result.diff}
+            yield {
+                "mutant": name,
+                "killed": killed,
+                "by": failed[:1],
+                "diff": "" if killed else result.diff,
+            }
 
 
 def in_clone() -> str:
@@ -66,8 +84,14 @@ def in_clone() -> str:
     subprocess.run(["git", "clone", "-q", ".", folder], check=True)
     cache = Path(tempfile.gettempdir()) / "mutants-compiled"
     os.environ |= {"PYTHONPATH": f"{folder}/src", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
-    os.environ |= {"JAX_COMPILATION_CACHE_DIR": str(cache), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    os.environ |= {"JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1", "PYTHONDONTWRITEBYTECODE": "1"}
+    os.environ |= {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    os.environ |= {
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     return folder
 
 
@@ -80,15 +104,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"))
     options = parser.parse_args()
     out = options.out.resolve()
-    known = {json.loads(line)["mutant"] for line in out.read_text().splitlines()} if out.exists() else set()
+    known = (
+        {json.loads(line)["mutant"] for line in out.read_text().splitlines()}
+        if out.exists()
+        else set()
+    )
     os.chdir(in_clone())
     for room in ROOMS:  # tests that fail anyway would kill everything
         subprocess.run(shlex.split(command(Path(room) / "none.py")), check=True)
     everything = mutations()
-    chosen = random.Random(options.seed).sample(everything, options.count)[options.part :: options.parts]
+    chosen = random.Random(options.seed).sample(everything, options.count)[
+        options.part :: options.parts
+    ]
     print(f"{len(chosen)} of {len(everything)} mutants", flush=True)
     for found in run(chosen, known):
-        print(found["mutant"], "killed" if found["killed"] else "SURVIVED", *found["by"], flush=True)
+        print(
+            found["mutant"], "killed" if found["killed"] else "SURVIVED", *found["by"], flush=True
+        )
         with out.open("a") as file:
             file.write(json.dumps(found) + "\n")
 

@@ -51,7 +51,11 @@ compile. [The study behind `fit`](fit-study.md) compares it with the Gaussians, 
 other shapes. On the network no method was good in time, and KSIVI at the paper's settings for the diffusion moves away.
 
 """
-SWEEPS = {"samples": "samples N, d = 100", "dim": "dimension d, N = 128", "rows": "rows of data, N = 128, d = 20"}
+SWEEPS = {
+    "samples": "samples N, d = 100",
+    "dim": "dimension d, N = 128",
+    "rows": "rows of data, N = 128, d = 20",
+}
 
 
 def read(name: str) -> dict[str, Any] | None:
@@ -66,10 +70,15 @@ def table(heads: list[str], rows: list[list[str]]) -> str:
 
 def steps() -> str:
     """Milliseconds per step; on a CPU beside the PyTorch translation, in the same run."""
-    parts = [beside_torch(record) for cores in ("two", "16") if (record := read(f"step-{cores}-cores"))]
+    parts = [
+        beside_torch(record) for cores in ("two", "16") if (record := read(f"step-{cores}-cores"))
+    ]
     if gpu := read("step-h200"):
         seeds = next(name for name in gpu["steps"]["100"] if name.endswith("_seeds"))
-        rows = [[dim, f"{row['ksivi_ms']:.3f}", f"{row[seeds]:.3f}"] for dim, row in gpu["steps"].items()]
+        rows = [
+            [dim, f"{row['ksivi_ms']:.3f}", f"{row[seeds]:.3f}"]
+            for dim, row in gpu["steps"].items()
+        ]
         heads = ["d", "ksivi", f"{seeds.split('_')[2]} seeds in one call, all"]
         parts.append(f"One {gpu['device']} (jax {gpu['jax']}):\n\n" + table(heads, rows))
     return "\n".join(parts)
@@ -86,7 +95,9 @@ def beside_torch(cpu: dict) -> str:
         ]
         for dim, row in cpu["steps"].items()
     ]
-    return f"{cpu['cores']} CPU cores ({cpu['machine']}, jax {cpu['jax']}):\n\n" + table(heads, rows)
+    return f"{cpu['cores']} CPU cores ({cpu['machine']}, jax {cpu['jax']}):\n\n" + table(
+        heads, rows
+    )
 
 
 def methods() -> str:
@@ -97,7 +108,13 @@ def methods() -> str:
     for name in names:
         ratios = [record["methods"]["100"][name] for record in found.values()]
         paper = ratios[0]["paper_ratio"]
-        rows.append([name, *(f"{one['ratio']:.2f}" for one in ratios), "" if paper is None else f"{paper:.2f}"])
+        rows.append(
+            [
+                name,
+                *(f"{one['ratio']:.2f}" for one in ratios),
+                "" if paper is None else f"{paper:.2f}",
+            ]
+        )
     return table(["method", *found, "the paper"], rows)
 
 
@@ -110,10 +127,20 @@ def growth(device: str) -> str:
     for axis, (sweep, title) in zip(axes[0], SWEEPS.items(), strict=True):
         rows = record[sweep]
         at = [row[sweep] for row in rows]
-        axis.loglog(at, [row["median_ms"] for row in rows], "o-", color="#0072b2", label="median bandwidth")
+        axis.loglog(
+            at, [row["median_ms"] for row in rows], "o-", color="#0072b2", label="median bandwidth"
+        )
         if "fixed_ms" in rows[0]:
-            axis.loglog(at, [row["fixed_ms"] for row in rows], "s-", color="#56b4e9", label="fixed bandwidth")
-        axis.loglog(at, [row["floor_ms"] for row in rows], "--", color=FAINT, label="matrix products alone")
+            axis.loglog(
+                at,
+                [row["fixed_ms"] for row in rows],
+                "s-",
+                color="#56b4e9",
+                label="fixed bandwidth",
+            )
+        axis.loglog(
+            at, [row["floor_ms"] for row in rows], "--", color=FAINT, label="matrix products alone"
+        )
         dress(axis, title)
     axes[0][0].set_ylabel("milliseconds a step")
     axes[0][0].legend(frameon=False, fontsize=8)
@@ -135,7 +162,8 @@ def devices() -> str:
         return ""
     first = record["devices"][0]["fixed_ms"]
     rows = [
-        [str(row["devices"]), f"{row['fixed_ms']:,.0f}", f"{first / row['fixed_ms']:.2f}"] for row in record["devices"]
+        [str(row["devices"]), f"{row['fixed_ms']:,.0f}", f"{first / row['fixed_ms']:.2f}"]
+        for row in record["devices"]
     ]
     return f"""### With devices
 
@@ -147,7 +175,11 @@ def devices() -> str:
 
 def all_growth() -> str:
     parts = [part for part in (*map(growth, DEVICES), devices()) if part]
-    return "\n".join(["## How it grows\n\n`python -m benchmarks.growth`\n", *parts, ""]) if parts else ""
+    return (
+        "\n".join(["## How it grows\n\n`python -m benchmarks.growth`\n", *parts, ""])
+        if parts
+        else ""
+    )
 
 
 def large() -> str:
@@ -190,14 +222,21 @@ include compilation:
 
 def race() -> str:
     """Seconds to good draws on each machine, and the way there."""
-    parts = [_race_on(name, title) for name, title in RACED.items() if (RECORDS / f"race-{name}.jsonl").exists()]
+    parts = [
+        _race_on(name, title)
+        for name, title in RACED.items()
+        if (RECORDS / f"race-{name}.jsonl").exists()
+    ]
     return "\n".join([OF_THE_RACE, *parts, AFTER_THE_RACE]) if parts else ""
 
 
 def _race_on(name: str, title: str) -> str:
     rows = [json.loads(line) for line in (RECORDS / f"race-{name}.jsonl").read_text().splitlines()]
     found = {(row["race"], row["contestant"]): row for row in rows}
-    cells = [[contestant, *(_outcome(found.get((one, contestant))) for one in TITLES)] for contestant in STYLES]
+    cells = [
+        [contestant, *(_outcome(found.get((one, contestant))) for one in TITLES)]
+        for contestant in STYLES
+    ]
     path = DOCS / f"race-{name}.png"
     _draw_race(found, path)
     return f"""### {title} (jax {rows[0]["jax"]})
@@ -223,7 +262,14 @@ def _draw_race(found: dict, path: Path) -> None:
             row = found.get((one, name))
             if row and row.get("path"):
                 at, errors = zip(*row["path"], strict=True)
-                axis.loglog([row["compile_s"] + t for t in at], errors, style, color=color, label=name, markersize=4)
+                axis.loglog(
+                    [row["compile_s"] + t for t in at],
+                    errors,
+                    style,
+                    color=color,
+                    label=name,
+                    markersize=4,
+                )
         axis.axhline(2, color=FAINT, linestyle="--")
         axis.set_xticks([5, 10, 20, 50, *([100, 300] if one == "network" else [])])
         axis.xaxis.set_major_formatter("{x:.0f}")
@@ -232,7 +278,9 @@ def _draw_race(found: dict, path: Path) -> None:
         dress(axis, title)
     axes[0][0].set_ylabel("distance, that of exact draws = 1")
     axes[0][-1].axis("off")
-    axes[0][-1].legend(*axes[0][1].get_legend_handles_labels(), frameon=False, fontsize=9, loc="center")
+    axes[0][-1].legend(
+        *axes[0][1].get_legend_handles_labels(), frameon=False, fontsize=9, loc="center"
+    )
     save(figure, path)
 
 

@@ -43,13 +43,19 @@ def near_zero(dim: int) -> Callable:
     return lambda key, n: 0.1 * jax.random.normal(key, (n, dim))
 
 
-def by_distance(name: str, target: ksivi.Target, start: Callable, truth: Callable, folder: Path) -> Race:
+def by_distance(
+    name: str, target: ksivi.Target, start: Callable, truth: Callable, folder: Path
+) -> Race:
     """Errors are sliced distances in floors."""
     criterion = Criterion(_kept(folder / f"{name}.npy", truth))
 
     def error(draws: Draws) -> float:
         draws = np.asarray(draws, np.float64)
-        return criterion.measure(draws).distance / criterion.floor if np.isfinite(draws).all() else np.inf
+        return (
+            criterion.measure(draws).distance / criterion.floor
+            if np.isfinite(draws).all()
+            else np.inf
+        )
 
     return Race(Arena(name, target, start), error)
 
@@ -60,8 +66,13 @@ def by_prediction(folder: Path) -> Race:
     x = rng.normal(size=(800, 5)).astype(np.float32)
     clean = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2] + 0.5 * np.abs(x[:, 3])
     y = ((clean - clean.mean()) / clean.std() + _NOISE * rng.normal(size=800)).astype(np.float32)
-    prior, likelihood = network.Prior(jnp.zeros(())), network.Likelihood(jnp.asarray(-2 * np.log(_NOISE), jnp.float32))
-    target = ksivi.Target.from_data(prior, likelihood, {"x": x[:400], "y": y[:400]}, network.num_weights(5))
+    prior, likelihood = (
+        network.Prior(jnp.zeros(())),
+        network.Likelihood(jnp.asarray(-2 * np.log(_NOISE), jnp.float32)),
+    )
+    target = ksivi.Target.from_data(
+        prior, likelihood, {"x": x[:400], "y": y[:400]}, network.num_weights(5)
+    )
 
     @jax.jit
     def loss(draws: Draws) -> Scalar:
@@ -72,7 +83,9 @@ def by_prediction(folder: Path) -> Race:
 
     start = lambda key, n: jax.vmap(lambda k: network.draw_weights(k, 5))(jax.random.split(key, n))  # noqa: E731
     truth = lambda: ksivi.run(  # noqa: E731
-        jax.random.key(7), target, ksivi.NUTS(num_warmup=300, num_draws=250, start=start(jax.random.key(8), 4))
+        jax.random.key(7),
+        target,
+        ksivi.NUTS(num_warmup=300, num_draws=250, start=start(jax.random.key(8), 4)),
     ).posterior.sample(jax.random.key(9), 1_000)
     best = float(loss(jnp.asarray(_kept(folder / "network.npy", truth))))
     return Race(Arena("network", target, start), lambda draws: (float(loss(draws)) - best) / _NATS)
@@ -123,7 +136,12 @@ def run(contestant: Contestant, race: Race, seconds: float, seed: int = 0) -> di
         if not path or spent > 1.3 * path[-1][0]:
             look()
     look()
-    return {"compile_s": round(compiled, 2), "seconds": seconds, "path": path, "good_s": good_after(path)}
+    return {
+        "compile_s": round(compiled, 2),
+        "seconds": seconds,
+        "path": path,
+        "good_s": good_after(path),
+    }
 
 
 def good_after(path: list[tuple[float, float]]) -> float | None:
@@ -133,11 +151,17 @@ def good_after(path: list[tuple[float, float]]) -> float | None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--races", nargs="+", default=["waveform", "diffusion", "hierarchy", "network"])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--races", nargs="+", default=["waveform", "diffusion", "hierarchy", "network"]
+    )
     parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS))
     parser.add_argument("--seconds", type=float, default=60.0, help="of running, for each")
-    parser.add_argument("--truths", type=Path, default=Path("build/truths"), help="where the truths are kept")
+    parser.add_argument(
+        "--truths", type=Path, default=Path("build/truths"), help="where the truths are kept"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     for name in options.races:
@@ -154,7 +178,9 @@ def main() -> None:
             row |= {"cores": len(os.sched_getaffinity(0))}
             try:
                 row |= run(CONTESTANTS[contestant], race, options.seconds)
-            except Exception as error:  # one contestant's failure is a result, not the end of the race
+            except (
+                Exception
+            ) as error:  # one contestant's failure is a result, not the end of the race
                 row |= {"failed": f"{type(error).__name__}: {str(error)[:200]}"}
             print(json.dumps(row), flush=True)
             if options.out:

@@ -28,7 +28,9 @@ def _guided(make: Callable, rate: float = 1e-2, particles: int = 10) -> Rival:
 
     def fit(key: PRNGKeyArray, target: ksivi.Target) -> ksivi.Posterior:
         def model() -> None:
-            x = numpyro.sample("x", dist.ImproperUniform(dist.constraints.real_vector, (), (target.dim,)))
+            x = numpyro.sample(
+                "x", dist.ImproperUniform(dist.constraints.real_vector, (), (target.dim,))
+            )
             numpyro.factor("p", target.log_density(x))
 
         train_key, draw_key = jax.random.split(key)
@@ -36,7 +38,9 @@ def _guided(make: Callable, rate: float = 1e-2, particles: int = 10) -> Rival:
         optimizer = optax.adam(optax.cosine_decay_schedule(rate, _STEPS))
         svi = SVI(model, guide, optimizer, Trace_ELBO(num_particles=particles))
         result = svi.run(train_key, _STEPS, progress_bar=False, stable_update=True)
-        return _stored(target, guide.sample_posterior(draw_key, result.params, sample_shape=(_DRAWS,))["x"])
+        return _stored(
+            target, guide.sample_posterior(draw_key, result.params, sample_shape=(_DRAWS,))["x"]
+        )
 
     return fit
 
@@ -46,7 +50,9 @@ def _pathfinder(key: PRNGKeyArray, target: ksivi.Target) -> ksivi.Posterior:
 
     start_key, path_key, draw_key = jax.random.split(key, 3)
     start = 0.5 * jax.random.normal(start_key, (target.dim,))
-    state, _ = jax.jit(lambda k, x: pathfinder.approximate(k, target.log_density, x))(path_key, start)
+    state, _ = jax.jit(lambda k, x: pathfinder.approximate(k, target.log_density, x))(
+        path_key, start
+    )
     return _stored(target, pathfinder.sample(draw_key, state, _DRAWS)[0])
 
 

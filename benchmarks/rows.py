@@ -53,7 +53,9 @@ def fit(path: Path, batch_size: int, num_steps: int) -> ksivi.Fit:
     target = ksivi.Target.from_data(log_prior, log_likelihood, rows, dim=DIM, batch_size=batch_size)
     target = target.with_control_variate(jnp.zeros(DIM), num_newton=3)
     hessian = jax.hessian(target.log_density)(target.anchor)
-    family = ksivi.SemiImplicit.mlp(jax.random.key(0), DIM, mixing_dim=DIM, hidden=(64, 64), log_var=-1.0)
+    family = ksivi.SemiImplicit.mlp(
+        jax.random.key(0), DIM, mixing_dim=DIM, hidden=(64, 64), log_var=-1.0
+    )
     return ksivi.train(
         jax.random.key(1),
         target.whitened(target.anchor, jnp.linalg.cholesky(jnp.linalg.inv(-hessian))),
@@ -65,7 +67,9 @@ def fit(path: Path, batch_size: int, num_steps: int) -> ksivi.Fit:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gigabytes", type=float, default=4.0)
     parser.add_argument("--batch-size", type=int, default=2_000)
     parser.add_argument("--steps", type=int, default=3_000)
@@ -77,7 +81,9 @@ def main() -> None:
         mean, sd = write(path, num_rows)
         wrote, began = time.perf_counter() - began, time.perf_counter()
         posterior = fit(path, options.batch_size, options.steps).posterior
-        draws = np.asarray(posterior.sample(jax.random.key(2), 20_000), float)  # sums of float32 would be the error
+        draws = np.asarray(
+            posterior.sample(jax.random.key(2), 20_000), float
+        )  # sums of float32 would be the error
         seconds = time.perf_counter() - began
         size = path.stat().st_size
     record = {

@@ -30,7 +30,11 @@ def of_fit(fit) -> str:
     import jax
 
     history = dict(fit.history)
-    return digest(history, fit.posterior.sample(jax.random.key(9), 500), fit.posterior.sample(jax.random.key(8), 37))
+    return digest(
+        history,
+        fit.posterior.sample(jax.random.key(9), 500),
+        fit.posterior.sample(jax.random.key(8), 37),
+    )
 
 
 def trainings():
@@ -43,22 +47,37 @@ def trainings():
     key = jax.random.key(0)
     rows = jax.random.normal(jax.random.key(5), (40, 3))
     plain = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2 / jnp.arange(1.0, 4.0)), dim=3)
-    prior, likelihood = lambda x: -0.5 * jnp.sum(x**2), lambda x, b: -0.5 * jnp.sum((b - x[None]) ** 2)
+    prior, likelihood = (
+        lambda x: -0.5 * jnp.sum(x**2),
+        lambda x, b: -0.5 * jnp.sum((b - x[None]) ** 2),
+    )
     batches = ksivi.Target.from_data(prior, likelihood, rows, dim=3, batch_size=10)
     family = ksivi.SemiImplicit.mlp(key, dim=3, mixing_dim=4, hidden=(20, 20))
     wide = ksivi.SemiImplicit.mlp(key, dim=3, mixing_dim=4, hidden=(20,), scale="network")
     laplace = ksivi.families.SampledMixing(lambda k: jax.random.laplace(k, (4,)))
     sampled = ksivi.SemiImplicit.mlp(key, dim=3, mixing_dim=4, hidden=(20,), mixing=laplace)
     points = jax.random.normal(jax.random.key(6), (200, 3))
-    kernels = {"gaussian": ksivi.kernels.Gaussian(), "imq": ksivi.kernels.IMQ(), "riesz": ksivi.kernels.Riesz()}
+    kernels = {
+        "gaussian": ksivi.kernels.Gaussian(),
+        "imq": ksivi.kernels.IMQ(),
+        "riesz": ksivi.kernels.Riesz(),
+    }
     cases = {}
     for name, kernel in kernels.items():
         for estimator in ("vanilla", "u-statistic"):
             cases[f"ksivi {name} {estimator}"] = (plain, family, ksivi.KSIVI(kernel, estimator, 40))
     cases["ksivi batches"] = (batches, family, ksivi.KSIVI(num_samples=20))
-    cases["ksivi batches u"] = (batches, family, ksivi.KSIVI(estimator="u-statistic", num_samples=20))
+    cases["ksivi batches u"] = (
+        batches,
+        family,
+        ksivi.KSIVI(estimator="u-statistic", num_samples=20),
+    )
     cases["ksivi sampled mixing"] = (plain, sampled, ksivi.KSIVI(num_samples=20))
-    cases["ksivi annealed"] = (plain, family, ksivi.KSIVI(num_samples=20, annealing=ksivi.Annealing(horizon=100)))
+    cases["ksivi annealed"] = (
+        plain,
+        family,
+        ksivi.KSIVI(num_samples=20, annealing=ksivi.Annealing(horizon=100)),
+    )
     cases["sivi"] = (plain, wide, ksivi.SIVI(30, 30))
     cases["sivi-sm"] = (plain, family, ksivi.SIVISM(30, (16,), warm_up=3))
     cases["uivi"] = (plain, family, ksivi.UIVI(20))
@@ -66,23 +85,45 @@ def trainings():
     cases["jeffreys"] = (plain, wide, ksivi.Jeffreys(ksivi.SIVI(30, 30), ksivi.Wake(30, 30)))
     cases["likelihood"] = (plain, wide, ksivi.MaximumLikelihood(points, 30, 30))
     predict = lambda x, inputs: inputs @ x  # noqa: E731
-    cases["prediction"] = (plain, family, ksivi.MeanPrediction(predict, jnp.ones((6, 3)), jnp.arange(6.0), 10))
+    cases["prediction"] = (
+        plain,
+        family,
+        ksivi.MeanPrediction(predict, jnp.ones((6, 3)), jnp.arange(6.0), 10),
+    )
     for name, (target, start, objective) in cases.items():
-        fit = ksivi.train(jax.random.key(1), target, start, objective, num_steps=150, ema=0.9, chunk_size=40)
+        fit = ksivi.train(
+            jax.random.key(1), target, start, objective, num_steps=150, ema=0.9, chunk_size=40
+        )
         yield f"train {name}", of_fit(fit)
     rates = jnp.array([1e-3, 1e-2])
     keys = jax.random.split(jax.random.key(2), 2)
     fits = ksivi.train(
-        keys, plain, family, ksivi.KSIVI(num_samples=20), optimizer=optax.adam, learning_rate=rates, num_steps=90
+        keys,
+        plain,
+        family,
+        ksivi.KSIVI(num_samples=20),
+        optimizer=optax.adam,
+        learning_rate=rates,
+        num_steps=90,
     )
     yield "train two keys", "".join(of_fit(fit) for fit in fits)
-    cliff = ksivi.Target(lambda x: 10 * jnp.sum(x) + 1e-3 * jnp.sqrt(8.0 - jnp.max(x)) - 0.005 * jnp.sum(x**2), dim=3)
+    cliff = ksivi.Target(
+        lambda x: 10 * jnp.sum(x) + 1e-3 * jnp.sqrt(8.0 - jnp.max(x)) - 0.005 * jnp.sum(x**2), dim=3
+    )
     fit = ksivi.train(
-        key, cliff, family, ksivi.KSIVI(num_samples=20), optimizer=optax.adam(0.1), num_steps=300, chunk_size=20
+        key,
+        cliff,
+        family,
+        ksivi.KSIVI(num_samples=20),
+        optimizer=optax.adam(0.1),
+        num_steps=300,
+        chunk_size=20,
     )
     yield "train into trouble", of_fit(fit) + str(int(fit.state.step))
     first = ksivi.train(key, plain, family, ksivi.KSIVI(num_samples=20), num_steps=70)
-    fit = ksivi.train(key, plain, family, ksivi.KSIVI(num_samples=20), num_steps=150, resume=first.state)
+    fit = ksivi.train(
+        key, plain, family, ksivi.KSIVI(num_samples=20), num_steps=150, resume=first.state
+    )
     yield "train resumed", of_fit(fit)
 
 
@@ -121,12 +162,15 @@ def fits():
     y = (design @ jnp.arange(4.0) > 0).astype(float)
     log_odds = lambda x: design @ x  # noqa: E731
     targets = {
-        "funnel": ksivi.Target(lambda x: -(x[0] ** 2) / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0], dim=2),
+        "funnel": ksivi.Target(
+            lambda x: -(x[0] ** 2) / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0], dim=2
+        ),
         "logistic": ksivi.Target(
             lambda x: jnp.sum(y * log_odds(x) - jax.nn.softplus(log_odds(x))) - jnp.sum(x**2), dim=4
         ),
         "modes": ksivi.Target(
-            lambda x: jnp.logaddexp(-0.5 * jnp.sum((x - 3) ** 2), -0.5 * jnp.sum((x + 3) ** 2)), dim=2
+            lambda x: jnp.logaddexp(-0.5 * jnp.sum((x - 3) ** 2), -0.5 * jnp.sum((x + 3) ** 2)),
+            dim=2,
         ),
     }
     for name, target in targets.items():
@@ -136,7 +180,9 @@ def fits():
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="the other checkout")
-    parser.add_argument("--print", action="store_true", help="only print the digests of the package on the path")
+    parser.add_argument(
+        "--print", action="store_true", help="only print the digests of the package on the path"
+    )
     parser.add_argument("--without-fit", action="store_true")
     options = parser.parse_args()
     if options.print:
@@ -148,7 +194,9 @@ def main() -> None:
     for label, root in {"before": options.before, "now": ROOT}.items():
         command = [sys.executable, __file__, "--print"] + ["--without-fit"] * options.without_fit
         env = os.environ | {"PYTHONPATH": str(root / "src")}
-        lines = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout.splitlines()
+        lines = subprocess.run(
+            command, env=env, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
         found[label] = dict(json.loads(line) for line in lines)
     for name in found["before"]:
         same = found["before"][name] == found["now"].get(name)

@@ -46,9 +46,13 @@ def worker(dim: int, seeds: int, steps: int, rounds: int) -> None:
 
 def start(root: Path, options: argparse.Namespace) -> subprocess.Popen:
     words = [f"--{name}={getattr(options, name)}" for name in ("dim", "seeds", "steps", "rounds")]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(root / "src"), os.environ.get("PYTHONPATH", "")])
+    }
     command = [sys.executable, __file__, "--worker", *words]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def turn(process: subprocess.Popen) -> float:

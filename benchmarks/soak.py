@@ -49,7 +49,10 @@ class Watch:
 
 def run(num_steps: int) -> Watch:
     """The run, with all that may leak switched on."""
-    watch, target = Watch(), ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2 * jnp.arange(1.0, 6.0)), dim=5)
+    watch, target = (
+        Watch(),
+        ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2 * jnp.arange(1.0, 6.0)), dim=5),
+    )
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=5, mixing_dim=5, hidden=(16, 16))
     with tempfile.TemporaryDirectory() as folder:
         ksivi.train(
@@ -69,7 +72,9 @@ def run(num_steps: int) -> Watch:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=1_000_000)
-    parser.add_argument("--fresh", action="store_true", help="a tenth of the steps, and nothing but its speed")
+    parser.add_argument(
+        "--fresh", action="store_true", help="a tenth of the steps, and nothing but its speed"
+    )
     parser.add_argument("--out", type=Path, help="a file for the figures")
     options = parser.parse_args()
     if options.fresh:
@@ -79,8 +84,16 @@ def main() -> int:
     command = [sys.executable, "-m", "benchmarks.soak", "--fresh", "--steps", str(options.steps)]
     fresh = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     slower = fresh / watch.speed(0.1) - 1
-    found = {"steps": options.steps, "resident_mib": watch.bytes[-1] / 2**20, "growth": watch.growth()}
-    found |= {"steps_per_second": watch.speed(0.1), "fresh_steps_per_second": fresh, "slower": slower}
+    found = {
+        "steps": options.steps,
+        "resident_mib": watch.bytes[-1] / 2**20,
+        "growth": watch.growth(),
+    }
+    found |= {
+        "steps_per_second": watch.speed(0.1),
+        "fresh_steps_per_second": fresh,
+        "slower": slower,
+    }
     print(json.dumps(found))
     if options.out is not None:
         options.out.write_text(json.dumps(found) + "\n")

@@ -82,7 +82,9 @@ def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
     from .torch_ksivi import Translation
 
     torch.set_num_threads(os.cpu_count() or 1)
-    torch_step = Translation(np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN).step
+    torch_step = Translation(
+        np.asarray(ksivi.problems.diffusion(dim).observations), dim, N, HIDDEN
+    ).step
     row: dict = {}
     for name, count in {"ksivi": 1, f"{seeds}_seeds": seeds}.items():
         torch_times: list[float] = []
@@ -96,7 +98,9 @@ def against_torch(dim: int, steps: int, rounds: int, seeds: int) -> dict:
         ours = [ms / count for ms in step_times(dim, count, steps, rounds, between)]
         row.setdefault("torch_ms", statistics.median(torch_times[1:]))
         row[f"{name}_ms"] = statistics.median(ours)
-        row[f"{name}_ratio"] = statistics.median(t / k for t, k in zip(torch_times[1:], ours, strict=True))
+        row[f"{name}_ratio"] = statistics.median(
+            t / k for t, k in zip(torch_times[1:], ours, strict=True)
+        )
     return row
 
 
@@ -104,7 +108,10 @@ def relative_times(dim: int, names: list[str], steps: int, rounds: int) -> dict:
     """Milliseconds a step of each method, and its ratio to KSIVI's in the same round."""
     for name in names:
         step_times(dim, 1, steps, 1, method=name)
-    turns = [{name: step_times(dim, 1, steps, 1, method=name)[0] for name in names} for _ in range(rounds)]
+    turns = [
+        {name: step_times(dim, 1, steps, 1, method=name)[0] for name in names}
+        for _ in range(rounds)
+    ]
     row = {}
     for name in names:
         paper = PAPER_SECONDS.get(name, {}).get(dim)
@@ -123,7 +130,10 @@ def compare_methods(dims: list[int], names: list[str], steps: int, rounds: int) 
         record[dim] = relative_times(dim, names, steps, rounds)
         for name, row in record[dim].items():
             paper = "     " if row["paper_ratio"] is None else f"{row['paper_ratio']:5.2f}"
-            print(f"d = {dim:3}  {name:8} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}", flush=True)
+            print(
+                f"d = {dim:3}  {name:8} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}",
+                flush=True,
+            )
     return record
 
 
@@ -132,9 +142,23 @@ def gradient_memory(n: int = 16_384, dim: int = 100) -> dict:
     problem = ksivi.problems.diffusion(dim)
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim, 100, HIDDEN, log_var=-2.0)
     options = {"optimizer": optax.adam(2e-4), "chunk_size": 2}
-    ksivi.train(jax.random.key(1), problem.target, family, ksivi.KSIVI(num_samples=8), num_steps=2, **options)
+    ksivi.train(
+        jax.random.key(1),
+        problem.target,
+        family,
+        ksivi.KSIVI(num_samples=8),
+        num_steps=2,
+        **options,
+    )
     with MemoryPeak("VmRSS") as resident:
-        ksivi.train(jax.random.key(1), problem.target, family, ksivi.KSIVI(num_samples=n), num_steps=2, **options)
+        ksivi.train(
+            jax.random.key(1),
+            problem.target,
+            family,
+            ksivi.KSIVI(num_samples=n),
+            num_steps=2,
+            **options,
+        )
     stats = jax.devices()[0].memory_stats()
     peak = stats["peak_bytes_in_use"] if stats else resident.growth
     return {"num_samples": n, "dim": dim, "peak_gib": peak / 2**30}
@@ -143,7 +167,10 @@ def gradient_memory(n: int = 16_384, dim: int = 100) -> dict:
 def import_seconds() -> float:
     """What `import ksivi` adds to `import jax, equinox, optax`, best of five."""
     code = "import time, jax, equinox, optax; t = time.perf_counter(); import ksivi; print(time.perf_counter() - t)"
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(5)]
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(5)
+    ]
     return min(float(run.stdout) for run in runs)
 
 
@@ -159,7 +186,14 @@ def retraces() -> int:
         rows = jax.random.normal(jax.random.key(seed), (50, 2))
         target = ksivi.Target.from_data(log_prior, log_likelihood, rows, dim=2)
         family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3)
-        ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(), optimizer=optax.adam(1e-3), num_steps=20)
+        ksivi.train(
+            jax.random.key(1),
+            target,
+            family,
+            ksivi.KSIVI(),
+            optimizer=optax.adam(1e-3),
+            num_steps=20,
+        )
 
     run(0)
     first = len(calls)
@@ -173,7 +207,9 @@ def log_prior(x: jax.Array) -> jax.Array:
 
 def in_a_process(what: str) -> dict:
     """Peaks are per process."""
-    done = subprocess.run([sys.executable, "-m", "benchmarks.step", "--only", what], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.step", "--only", what], capture_output=True, text=True
+    )
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
@@ -185,7 +221,9 @@ def main() -> None:
     parser.add_argument("--dims", type=int, nargs="+", default=[50, 100, 200])
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--only", choices=["memory"])
-    parser.add_argument("--methods", help="all, or names separated by commas: their step times relative to ksivi")
+    parser.add_argument(
+        "--methods", help="all, or names separated by commas: their step times relative to ksivi"
+    )
     parser.add_argument("--out")
     args = parser.parse_args()
     if args.only == "memory":
@@ -214,12 +252,17 @@ def main() -> None:
         if gpu:
             row = {
                 "ksivi_ms": statistics.median(step_times(dim, 1, 2_000, args.rounds)),
-                f"ksivi_ms_{args.seeds}_seeds": statistics.median(step_times(dim, args.seeds, 2_000, args.rounds)),
+                f"ksivi_ms_{args.seeds}_seeds": statistics.median(
+                    step_times(dim, args.seeds, 2_000, args.rounds)
+                ),
             }
         else:
             row = against_torch(dim, 200, args.rounds, args.seeds)
         record["steps"][dim] = row
-        print(f"d = {dim:3}  " + "  ".join(f"{name} {value:7.3f}" for name, value in row.items()), flush=True)
+        print(
+            f"d = {dim:3}  " + "  ".join(f"{name} {value:7.3f}" for name, value in row.items()),
+            flush=True,
+        )
     record["memory"] = gradient_memory() if gpu else in_a_process("memory")
     print("gradient memory:", json.dumps(record["memory"]), flush=True)
     record["import_seconds"] = import_seconds()

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 
 
-def diffusion_log_density(observations: np.ndarray, dim: int) -> Callable[[torch.Tensor], torch.Tensor]:
+def diffusion_log_density(
+    observations: np.ndarray, dim: int
+) -> Callable[[torch.Tensor], torch.Tensor]:
     """The conditioned diffusion of `ksivi.problems.diffusion`, for a batch of paths."""
     y, dt = torch.tensor(observations, dtype=torch.float32), 1 / dim
 

@@ -18,7 +18,11 @@ def objective(name: str, steps: int) -> ksivi.KSIVI:
     """Gaussian kernel throughout; the multimodal toy is annealed, and takes the IMQ kernel as in the released code."""
     if name != "multimodal":
         return ksivi.KSIVI(num_samples=500)
-    return ksivi.KSIVI(ksivi.kernels.IMQ(), num_samples=500, annealing=ksivi.Annealing(start=0.1, horizon=steps / 2))
+    return ksivi.KSIVI(
+        ksivi.kernels.IMQ(),
+        num_samples=500,
+        annealing=ksivi.Annealing(start=0.1, horizon=steps / 2),
+    )
 
 
 def run(problem: ksivi.problems.AbstractProblem, steps: int, seeds: int) -> dict:
@@ -28,7 +32,9 @@ def run(problem: ksivi.problems.AbstractProblem, steps: int, seeds: int) -> dict
     fits = ksivi.train(
         jax.random.split(jax.random.key(0), seeds),
         problem.target,
-        lambda key: ksivi.SemiImplicit.mlp(key, dim=2, mixing_dim=3, hidden=(50, 50), log_var=log_var),
+        lambda key: ksivi.SemiImplicit.mlp(
+            key, dim=2, mixing_dim=3, hidden=(50, 50), log_var=log_var
+        ),
         objective(problem.name, steps),
         optimizer=optax.adam(schedule, b2=0.99),
         num_steps=steps,
@@ -36,9 +42,18 @@ def run(problem: ksivi.problems.AbstractProblem, steps: int, seeds: int) -> dict
     )
     seconds = time.perf_counter() - began
     truth = problem.reference(jax.random.key(1), 100_000)
-    kl = [ksivi.metrics.kl_knn(fit.posterior.sample(jax.random.key(2), 100_000), truth) for fit in fits]
+    kl = [
+        ksivi.metrics.kl_knn(fit.posterior.sample(jax.random.key(2), 100_000), truth)
+        for fit in fits
+    ]
     floor = ksivi.metrics.kl_knn(problem.reference(jax.random.key(3), 100_000), truth)
-    return {"problem": problem.name, "kl": kl, "median": statistics.median(kl), "floor": floor, "seconds": seconds}
+    return {
+        "problem": problem.name,
+        "kl": kl,
+        "median": statistics.median(kl),
+        "floor": floor,
+        "seconds": seconds,
+    }
 
 
 def main() -> None:
@@ -54,7 +69,11 @@ def main() -> None:
         print(json.dumps(records[-1]), flush=True)
         if args.out:
             with open(args.out, "w") as file:
-                json.dump({"device": str(jax.devices()[0]), "steps": args.steps, "runs": records}, file, indent=1)
+                json.dump(
+                    {"device": str(jax.devices()[0]), "steps": args.steps, "runs": records},
+                    file,
+                    indent=1,
+                )
 
 
 if __name__ == "__main__":

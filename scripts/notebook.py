@@ -30,7 +30,11 @@ def _words(text: str) -> dict:
 
 
 def _code(code: str, printed: str | None) -> dict:
-    outputs = [] if printed is None else [{"name": "stdout", "output_type": "stream", "text": _lines(printed)}]
+    outputs = (
+        []
+        if printed is None
+        else [{"name": "stdout", "output_type": "stream", "text": _lines(printed)}]
+    )
     cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": outputs}
     return cell | {"source": _lines(code)}
 

@@ -220,7 +220,8 @@ def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batche
 def test_the_speed_is_of_one_chunk_where_the_next_has_begun(monkeypatch):
     """By a clock that ticks when it is read: chunks that come one after another take no longer than all of them."""
     clock = types.SimpleNamespace(perf_counter=functools.partial(next, itertools.count(0.0)))
-    monkeypatch.setattr("ksivi.training._host.time", clock)
+    for module in ("_host", "_task"):
+        monkeypatch.setattr(f"ksivi.training.{module}.time", clock)
     monkeypatch.setattr("ksivi.training._training.Training.runs_ahead", True)
     chunks = []
     train(callbacks=[chunks.append], num_steps=200, chunk_size=20)

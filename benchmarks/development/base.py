@@ -29,8 +29,8 @@ class Case:
     name: str
     target: Target
     truth: Callable[[], Float[np.ndarray, "n d"]]
-    view: Callable[[Array, Posterior, int], Float[np.ndarray, "n d"]] = lambda key, posterior, n: np.asarray(
-        posterior.sample(key, n)
+    view: Callable[[Array, Posterior, int], Float[np.ndarray, "n d"]] = lambda key, posterior, n: (
+        np.asarray(posterior.sample(key, n))
     )
     held_out: bool = False
 
@@ -42,7 +42,12 @@ def exact(name: str, log_density: Callable, dim: int, draw: Callable[[Array], Ar
 
 
 def by_nuts(
-    name: str, target: Target, easy: Target | None = None, back: Callable | None = None, *, careful: bool = False
+    name: str,
+    target: Target,
+    easy: Target | None = None,
+    back: Callable | None = None,
+    *,
+    careful: bool = False,
 ) -> Case:
     """A target whose truth NUTS knows: its own draws, or those of an easier form of the model, mapped back.
 
@@ -56,7 +61,9 @@ def by_nuts(
     method = NUTS(num_warmup=2_000, num_draws=2_500, target_acceptance=0.99) if careful else None
 
     def truth() -> np.ndarray:
-        draws = reference_draws(jax.random.key(_TRUTH_SEED), target if easy is None else easy, method=method)
+        draws = reference_draws(
+            jax.random.key(_TRUTH_SEED), target if easy is None else easy, method=method
+        )
         if easy is None or back is None:
             return np.asarray(draws)
         return np.asarray(jax.vmap(lambda x: flatten(target, back(unflatten(easy, x))))(draws))
@@ -68,7 +75,9 @@ def unflatten(target: Target, x: Float[Array, " d"]) -> dict[str, Array]:
     """A point by name, unconstrained."""
     sizes = [int(np.prod(shape)) for _, shape in target.layout]
     parts = jnp.split(x, np.cumsum(sizes)[:-1])
-    return {name: part.reshape(shape) for (name, shape), part in zip(target.layout, parts, strict=True)}
+    return {
+        name: part.reshape(shape) for (name, shape), part in zip(target.layout, parts, strict=True)
+    }
 
 
 def flatten(target: Target, sites: dict[str, Array]) -> Float[Array, " d"]:

@@ -108,7 +108,12 @@ def correlated_gaussian(dim: int, condition: float) -> Case:
         with jax.default_matmul_precision("highest"):
             return -0.5 * jnp.sum((inverse @ (x - mean)) ** 2)
 
-    return exact(f"gaussian-{dim}", log_density, dim, lambda key: mean + root @ jax.random.normal(key, (dim,)))
+    return exact(
+        f"gaussian-{dim}",
+        log_density,
+        dim,
+        lambda key: mean + root @ jax.random.normal(key, (dim,)),
+    )
 
 
 def skewed(dim: int = 8) -> Case:
@@ -128,9 +133,13 @@ def circle_of_modes(num: int = 8, radius: float = 4.0, sd: float = 0.4) -> Case:
 
     def draw(key):
         which_key, normal_key = jax.random.split(key)
-        return means[jax.random.randint(which_key, (), 0, num)] + sd * jax.random.normal(normal_key, (2,))
+        return means[jax.random.randint(which_key, (), 0, num)] + sd * jax.random.normal(
+            normal_key, (2,)
+        )
 
-    return exact("circle-of-8", lambda x: logsumexp(jnp.sum(norm.logpdf(x, means, sd), axis=1)), 2, draw)
+    return exact(
+        "circle-of-8", lambda x: logsumexp(jnp.sum(norm.logpdf(x, means, sd), axis=1)), 2, draw
+    )
 
 
 def far_scales(dim: int = 12) -> Case:
@@ -150,7 +159,12 @@ def far_scales(dim: int = 12) -> Case:
 
 def log_gamma() -> Case:
     """The logarithm of one gamma variable of shape 2: a single, skewed coordinate."""
-    return exact("log-gamma-1", lambda x: 2 * x[0] - jnp.exp(x[0]), 1, lambda key: jax.random.loggamma(key, 2.0, (1,)))
+    return exact(
+        "log-gamma-1",
+        lambda x: 2 * x[0] - jnp.exp(x[0]),
+        1,
+        lambda key: jax.random.loggamma(key, 2.0, (1,)),
+    )
 
 
 def two_modes(dim: int = 10, gap: float = 6.0) -> Case:
@@ -182,7 +196,9 @@ def twisted(dim: int = 4, bend: float = 1.0) -> Case:
     def draw(key):
         u = jax.random.normal(key, (dim,))
         first = 2 * u[0]
-        return jnp.concatenate([jnp.stack([first, following(first) + 0.5 * u[1]]), first / 2 + u[2:]])
+        return jnp.concatenate(
+            [jnp.stack([first, following(first) + 0.5 * u[1]]), first / 2 + u[2:]]
+        )
 
     return exact("twisted-4", log_density, dim, draw)
 

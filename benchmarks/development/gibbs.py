@@ -7,7 +7,10 @@ _CHAINS, _WARMUP, _KEPT, _THINNING = 40, 1_000, 500, 40
 
 
 def horseshoe_by_gibbs(
-    x: Float[np.ndarray, "n d"], y: Float[np.ndarray, " n"], tau_scale: float, variance_prior: tuple[float, float]
+    x: Float[np.ndarray, "n d"],
+    y: Float[np.ndarray, " n"],
+    tau_scale: float,
+    variance_prior: tuple[float, float],
 ) -> dict[str, np.ndarray]:
     r"""Draws of y ~ N(x β, v), βᵢ ~ N(0, τ² λᵢ²), λᵢ ~ C⁺(1), τ ~ C⁺(a), v ~ IG(b, c), unconstrained, by site.
 
@@ -27,7 +30,9 @@ def horseshoe_by_gibbs(
         nu = inverse_gamma(1.0, 1 + 1 / lam2)
         tau2 = inverse_gamma((d + 1) / 2, 1 / xi + np.sum(beta**2 / (2 * lam2), axis=1))
         xi = inverse_gamma(1.0, 1 / tau_scale**2 + 1 / tau2)
-        v = inverse_gamma(variance_prior[0] + n / 2, variance_prior[1] + np.sum((y - beta @ x.T) ** 2, axis=1) / 2)
+        v = inverse_gamma(
+            variance_prior[0] + n / 2, variance_prior[1] + np.sum((y - beta @ x.T) ** 2, axis=1) / 2
+        )
         if step >= _WARMUP and step % _THINNING == 0:
             z = beta / np.sqrt(tau2[:, None] * lam2)
             kept.append((np.log(tau2) / 2, np.log(lam2) / 2, z, np.log(v)))

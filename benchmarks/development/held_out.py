@@ -69,7 +69,8 @@ def negative_binomial() -> Case:
     x, exposure = rng.normal(size=(50, 3)), rng.uniform(0.5, 4, size=50)
     mean = exposure * np.exp(0.5 + x @ np.array([0.6, -0.3, 0.1]))
     return by_nuts(
-        "negative-binomial", from_numpyro(overdispersed, x, rng.poisson(rng.gamma(1.2, mean / 1.2)), exposure)
+        "negative-binomial",
+        from_numpyro(overdispersed, x, rng.poisson(rng.gamma(1.2, mean / 1.2)), exposure),
     )
 
 
@@ -99,7 +100,9 @@ def correlated_outcomes(y):
 
 def correlations() -> Case:
     rng = np.random.default_rng(24)
-    y = rng.normal(size=(12, 4)) @ np.array([[1.0, 0.9, 0, 0.3], [0, 0.5, 0.4, 0], [0, 0, 1, -0.8], [0, 0, 0, 0.4]])
+    y = rng.normal(size=(12, 4)) @ np.array(
+        [[1.0, 0.9, 0, 0.3], [0, 0.5, 0.4, 0], [0, 0, 1, -0.8], [0, 0, 0, 0.4]]
+    )
     return by_nuts("correlations", from_numpyro(correlated_outcomes, y))
 
 
@@ -115,7 +118,9 @@ def random_walk() -> Case:
     rng = np.random.default_rng(26)
     y = np.cumsum(0.5 * rng.normal(size=40)) + 0.7 * rng.normal(size=40)
     seen = rng.uniform(size=40) < 0.67
-    return by_nuts("random-walk", from_numpyro(local_level, np.where(seen, y, 0), seen), careful=True)
+    return by_nuts(
+        "random-walk", from_numpyro(local_level, np.where(seen, y, 0), seen), careful=True
+    )
 
 
 def inflated(x, y):
@@ -145,7 +150,8 @@ def growth_curve() -> Case:
     rng = np.random.default_rng(28)
     t = np.linspace(0, 3, 15)
     return by_nuts(
-        "growth-curve", from_numpyro(growth, t, 6 / (1 + np.exp(-1.2 * (t - 3))) + 0.3 * rng.normal(size=15))
+        "growth-curve",
+        from_numpyro(growth, t, 6 / (1 + np.exp(-1.2 * (t - 3))) + 0.3 * rng.normal(size=15)),
     )
 
 

@@ -25,7 +25,9 @@ def groups(y, group, num_groups, centred):
 
 
 def _to_centred(sites):
-    return {k: v for k, v in sites.items() if k != "z"} | {"theta": sites["mu"] + jnp.exp(sites["tau"]) * sites["z"]}
+    return {k: v for k, v in sites.items() if k != "z"} | {
+        "theta": sites["mu"] + jnp.exp(sites["tau"]) * sites["z"]
+    }
 
 
 def hierarchy(centred: bool) -> Case:
@@ -50,7 +52,10 @@ def schools(sigma, y, centred):
 
 
 def centred_schools() -> Case:
-    sigma, y = np.array([15.0, 10, 16, 11, 9, 11, 10, 18]), np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+    sigma, y = (
+        np.array([15.0, 10, 16, 11, 9, 11, 10, 18]),
+        np.array([28.0, 8, -3, 7, -1, 1, 18, 12]),
+    )
     return by_nuts(
         "schools-centred",
         from_numpyro(schools, sigma, y, True),
@@ -77,7 +82,9 @@ def horseshoe() -> Case:
 
     def truth() -> np.ndarray:
         sites = horseshoe_by_gibbs(x, y, tau_scale=0.5, variance_prior=(3.0, 2.0))
-        return np.concatenate([sites[name].reshape(len(sites["tau"]), -1) for name, _ in target.layout], axis=1)
+        return np.concatenate(
+            [sites[name].reshape(len(sites["tau"]), -1) for name, _ in target.layout], axis=1
+        )
 
     return Case("horseshoe", target, truth)
 
@@ -142,7 +149,9 @@ def stochastic_volatility() -> Case:
     h = np.zeros(60)
     for t in range(1, 60):
         h[t] = 0.95 * h[t - 1] + 0.3 * rng.normal()
-    return by_nuts("volatility", from_numpyro(volatility, rng.normal(size=60) * np.exp(0.5 * h)), careful=True)
+    return by_nuts(
+        "volatility", from_numpyro(volatility, rng.normal(size=60) * np.exp(0.5 * h)), careful=True
+    )
 
 
 def network(x, y):
@@ -188,7 +197,9 @@ def student_regression(x, y):
 
 def robust_regression() -> Case:
     rng = np.random.default_rng(7)
-    x = np.concatenate([np.ones((80, 1)), rng.normal(size=(80, 4)) @ rng.normal(size=(4, 4))], axis=1)
+    x = np.concatenate(
+        [np.ones((80, 1)), rng.normal(size=(80, 4)) @ rng.normal(size=(4, 4))], axis=1
+    )
     y = x @ np.array([1.0, 2, -1, 0, 0.5]) + rng.standard_t(3, size=80)
     return by_nuts("robust-regression", from_numpyro(student_regression, x, y))
 
@@ -196,7 +207,9 @@ def robust_regression() -> Case:
 def shares(counts):
     weights = numpyro.sample("weights", dist.Dirichlet(jnp.full(counts.shape[-1], 0.7)))
     concentration = numpyro.sample("concentration", dist.LogNormal(2, 1))
-    numpyro.sample("counts", dist.DirichletMultinomial(concentration * weights, counts.sum(-1)), obs=counts)
+    numpyro.sample(
+        "counts", dist.DirichletMultinomial(concentration * weights, counts.sum(-1)), obs=counts
+    )
 
 
 def category_shares() -> Case:
@@ -229,7 +242,9 @@ def ordinal(x, grade, num_grades):
     ordered = dist.TransformedDistribution(
         dist.Normal(0, 3).expand([num_grades - 1]).to_event(1), dist.transforms.OrderedTransform()
     )
-    numpyro.sample("grade", dist.OrderedLogistic(x @ beta, numpyro.sample("cuts", ordered)), obs=grade)
+    numpyro.sample(
+        "grade", dist.OrderedLogistic(x @ beta, numpyro.sample("cuts", ordered)), obs=grade
+    )
 
 
 def ordered_grades() -> Case:

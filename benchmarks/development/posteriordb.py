@@ -23,7 +23,9 @@ def _flat(name: str, shape: tuple[int, ...] = ()):
 
 def kidscore(kid_score, mom_hs, mom_iq):
     beta, sigma = _flat("beta", (3,)), numpyro.sample("sigma", dist.HalfCauchy(2.5))
-    numpyro.sample("y", dist.Normal(beta[0] + beta[1] * mom_hs + beta[2] * mom_iq, sigma), obs=kid_score)
+    numpyro.sample(
+        "y", dist.Normal(beta[0] + beta[1] * mom_hs + beta[2] * mom_iq, sigma), obs=kid_score
+    )
 
 
 def autoregression(y, order):
@@ -76,7 +78,9 @@ _POSTERIORS: dict[str, tuple[str, _Make]] = {
     "sblrc-blr": ("sblrc", lambda d: from_numpyro(regression, *_columns(d, "X", "y"))),
     "earnings-logearn_interaction": (
         "earnings",
-        lambda d: from_numpyro(earnings, np.log(_columns(d, "earn")[0]), *_columns(d, "height", "male")),
+        lambda d: from_numpyro(
+            earnings, np.log(_columns(d, "earn")[0]), *_columns(d, "height", "male")
+        ),
     ),
     "diamonds-diamonds": (
         "diamonds",

@@ -7,7 +7,18 @@ from . import diagnostics, families, kernels, metrics
 from .auto import Recipe, fit
 from .families import SemiImplicit
 from .methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, reference_draws, run
-from .objectives import KSIVI, SIVI, SIVISM, UIVI, Annealing, Decay, Jeffreys, MaximumLikelihood, MeanPrediction, Wake
+from .objectives import (
+    KSIVI,
+    SIVI,
+    SIVISM,
+    UIVI,
+    Annealing,
+    Decay,
+    Jeffreys,
+    MaximumLikelihood,
+    MeanPrediction,
+    Wake,
+)
 from .results import Cost, Fit, Posterior, Record, Status, load, read_record
 from .targets import Rows, Target, from_callback, from_numpyro, from_pymc, from_torch, supports
 from .training import Chunk as Chunk

@@ -6,6 +6,7 @@ from ._distances import squared_euclidean
 from ._kernel import AbstractKernel, AbstractScaledKernel, Sum
 from ._kernel import as_kernel as as_kernel
 from ._pairwise import fold_rows as fold_rows
+from ._pairwise import map_rows as map_rows
 from ._pairwise import pair_mean
 from ._shapes import IMQ, Gaussian, Laplace, Matern, Riesz
 from ._stein import stein_direction, stein_gram, stein_mean

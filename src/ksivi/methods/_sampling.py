@@ -139,7 +139,9 @@ class Sampling(Task):
         value = float(start_of(self.method.positions(state.inner), self.target, self.method)[1][0])
         parts = (*start.records, records) if step > start.step else start.records
         early = float(progress.early_ratio[i])
-        return RunState(step, state.inner, (kept,) if len(kept) else (), parts, early, self.method, value)
+        return RunState(
+            step, state.inner, (kept,) if len(kept) else (), parts, early, self.method, value
+        )
 
     def _names(self, progress: Progress) -> list[str]:
         return list(progress.records[0]) if progress.records else []

@@ -6,8 +6,6 @@ from ._checkpoints import Checkpoints as Checkpoints
 from ._checkpoints import as_checkpoints as as_checkpoints
 from ._chunk_result import ChunkResult as ChunkResult
 from ._host import Host as Host
-from ._host import Progress as Progress
-from ._host import Task as Task
 from ._logs import JSONLines, TensorBoard
 from ._outcome import fits_of as fits_of
 from ._progress import ProgressBar
@@ -15,6 +13,8 @@ from ._progress import show_progress as show_progress
 from ._signals import handle_sigterm as handle_sigterm
 from ._snapshots import restored as restored
 from ._start import with_sharded_rows as with_sharded_rows
+from ._task import Progress as Progress
+from ._task import Task as Task
 from ._train import train
 from ._training import Training as Training
 from ._training import new_training as new_training

@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 from ..results import Cost, Fit, Status, TrainDiagnostics
-from ._host import Progress, Task
+from ._task import Progress, Task
 
 _TAIL = 100
 """Number of last steps over which the Stein ratio is averaged."""

@@ -10,7 +10,7 @@ from jaxtyping import PyTree
 
 from ..results import NotFinite
 from ._checkpoints import Checkpoints, Snapshot, arrays_of, digest, tree_like
-from ._host import Progress
+from ._task import Progress
 from ._trouble import Trouble
 
 _RECORDS, _KEPT = "records.", "kept"

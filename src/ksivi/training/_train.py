@@ -26,13 +26,14 @@ from ..results import Fit, gathered, raise_if_diverged
 from ..targets import Target
 from ._callbacks import Callback
 from ._checkpoints import as_checkpoints
-from ._host import Host, Progress
+from ._host import Host
 from ._outcome import fits_of
 from ._progress import ProgressBar, show_progress
 from ._signals import handle_sigterm
 from ._snapshots import restored
 from ._start import Initializer, with_sharded_rows
 from ._step import Optimizer, TrainState
+from ._task import Progress
 from ._training import new_training
 
 

@@ -19,7 +19,6 @@ from ..results import Posterior
 from ..targets import with_data
 from ._autopsy import examine
 from ._feed import Feeder
-from ._host import NEVER, Progress, Task
 from ._start import as_state, count_bad, require_finite_start, split_shared, start
 from ._step import (
     Setup,
@@ -32,6 +31,7 @@ from ._step import (
     run_one,
     run_together_fast_compile,
 )
+from ._task import NEVER, Progress, Task
 
 
 @dataclasses.dataclass(frozen=True)
