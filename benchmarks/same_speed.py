@@ -82,9 +82,8 @@ def main() -> None:
         process.kill()
     medians = [statistics.median(times) for times in zip(*turns, strict=True)]
     ratio = statistics.median(b / a for a, b in turns)
-    print(
-        f"d = {options.dim}, {options.seeds} seeds: {medians[0]:.4f} ms before, {medians[1]:.4f} ms now, ratio {ratio:.3f}"
-    )
+    times = f"{medians[0]:.4f} ms before, {medians[1]:.4f} ms now"
+    print(f"d = {options.dim}, {options.seeds} seeds: {times}, ratio {ratio:.3f}")
 
 
 if __name__ == "__main__":
