@@ -229,7 +229,7 @@ BAD = {
         lambda: ksivi.metrics.kl_knn(ONES, jnp.ones((5, 3))),
         r"y must be an array of shape \(n, 2\)",
     ),
-    "k": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=5), "k must be less than the 5 samples"),
+    "k": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=5), "k must be less than len\\(x\\) = 5"),
     "copies": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=2), "copies of a point"),
     "one sample": (lambda: ksivi.metrics.ksd(ONES[:1], lambda x: -x), "at least 2 samples"),
     "a banana": (lambda: ksivi.problems.banana("yellow"), "form must be one of"),
