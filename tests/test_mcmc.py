@@ -1,5 +1,6 @@
 """SGLD, MALA and NUTS against exact draws, their diagnostics, and reference draws on disk."""
 
+import functools
 import subprocess
 import sys
 
@@ -28,6 +29,16 @@ def gaussian():
 
 def normal(dim=2):
     return ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=dim)
+
+
+# Chains of two lengths for all tests that do not ask for others: R-hat is compiled for each shape, in seconds.
+NUTS = ksivi.NUTS(4, 300, 1_000)
+MANY = {"num_chains": 1_000, "num_draws": 20}
+
+
+@functools.cache
+def nuts_on_normal():
+    return ksivi.run(KEY, normal(), NUTS)
 
 
 def funnel():
@@ -103,7 +114,7 @@ def test_nuts_uses_all_rows_of_a_minibatched_target():
 
 
 def test_sgld_clips():
-    fit = ksivi.run(KEY, normal(), ksivi.SGLD(0.5, 100, num_warmup=10, num_draws=5, thin=1, clip=0.5))
+    fit = ksivi.run(KEY, normal(), ksivi.SGLD(0.5, **MANY, num_warmup=10, thin=1, clip=0.5))
     assert np.abs(fit.posterior.family.points).max() <= 0.5
 
 
@@ -119,22 +130,22 @@ def test_a_diverging_sgld_ends_with_a_status_and_a_finite_history():
 
 def test_chains_that_do_not_agree_are_not_trusted():
     """Two modes that no chain crosses between."""
-    far = ksivi.Target(lambda x: jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2), dim=1)
-    start = jnp.asarray([[-30.0], [-30.0], [30.0], [30.0]])
-    fit = ksivi.run(KEY, far, ksivi.NUTS(4, 200, 200, start=start))
+    modes = lambda x: jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2) - 0.5 * x[1] ** 2  # noqa: E731
+    start = jnp.asarray([[-30.0, 0.0], [-30.0, 0.0], [30.0, 0.0], [30.0, 0.0]])
+    fit = ksivi.run(KEY, ksivi.Target(modes, dim=2), ksivi.NUTS(4, 300, 1_000, start=start))
     assert str(fit.status).startswith("not trusted: R-hat ")
     assert fit.diagnostics.r_hat > 1.5
     assert not fit.trusted
 
 
 def test_divergent_transitions_are_counted_and_not_trusted():
-    fit = ksivi.run(KEY, funnel(), ksivi.NUTS(4, 300, 1_000))
+    fit = ksivi.run(KEY, funnel(), NUTS)
     assert fit.diagnostics.divergences > 0
     assert str(fit.status).startswith(f"not trusted: {fit.diagnostics.divergences:,} divergent transitions")
 
 
 def test_a_chain_that_never_moves_is_not_trusted():
-    fit = ksivi.run(KEY, gaussian(), ksivi.MALA(50.0, 20, num_warmup=20, num_draws=20, thin=1, target_acceptance=None))
+    fit = ksivi.run(KEY, normal(), ksivi.MALA(50.0, **MANY, num_warmup=20, thin=1, target_acceptance=None))
     assert fit.status.kind == "not trusted"
     assert fit.diagnostics.acceptance < 0.01
 
@@ -143,10 +154,10 @@ def test_one_chain_or_few_draws_say_nothing_about_agreement():
     assert agreement(np.zeros((100, 1, 2))) == ChainDiagnostics()
     assert agreement(np.zeros((3, 10, 2))) == ChainDiagnostics()
     fit = ksivi.run(KEY, normal(), ksivi.NUTS(1, 50, 50))
-    assert str(fit.status) == "not trusted: R-hat needs two chains and 4 draws of each"
+    assert str(fit.status) == "not trusted: R-hat needs at least two chains with 4 draws each"
     assert not fit.trusted
     few = ksivi.run(KEY, funnel(), ksivi.NUTS(1, 100, 300))
-    assert "divergent transitions; R-hat needs two chains" in str(few.status)
+    assert "divergent transitions; R-hat needs at least two chains" in str(few.status)
 
 
 @pytest.mark.slow
@@ -164,14 +175,14 @@ def test_a_resumed_run_remembers_its_divergences():
 @pytest.mark.parametrize(
     ("resumed", "message"),
     [
-        (lambda state: (normal(), ksivi.NUTS(4, 60, 90), state), "run of this NUTS but for its length"),
-        (lambda state: (normal(), ksivi.SVGD(4, 900), state), "run of this SVGD but for its length"),
-        (lambda state: (gaussian_at(5.0), ksivi.NUTS(4, 50, 90), state), "resume must come from a run on this target"),
+        (lambda state: (normal(), ksivi.NUTS(4, 310, 1_040), state), "run of the same NUTS, which may only be shorter"),
+        (lambda state: (normal(), ksivi.SVGD(4, 900), state), "run of the same SVGD, which may only be shorter"),
+        (lambda state: (gaussian_at(5.0), ksivi.NUTS(4, 300, 1_001), state), "must come from a run on the same target"),
     ],
     ids=["warm-up", "method", "target"],
 )
 def test_only_the_same_run_can_be_resumed(resumed, message):
-    target, method, state = resumed(ksivi.run(KEY, normal(), ksivi.NUTS(4, 50, 50)).state)
+    target, method, state = resumed(nuts_on_normal().state)
     with pytest.raises(ValueError, match=message):
         ksivi.run(KEY, target, method, resume=state)
 
@@ -182,12 +193,12 @@ def gaussian_at(centre):
 
 def test_mala_without_warm_up_uses_the_step_it_is_given():
     narrow = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2) * 1e4, dim=2)
-    start = 0.01 * jax.random.normal(KEY, (50, 2))
-    fit = ksivi.run(KEY, narrow, ksivi.MALA(1e-4, 50, num_warmup=0, num_draws=100, thin=1, start=start))
+    start = jnp.asarray(0.01 * np.random.default_rng(0).normal(size=(1_000, 2)), float)
+    fit = ksivi.run(KEY, narrow, ksivi.MALA(1e-4, **MANY, num_warmup=0, thin=1, start=start))
     assert fit.diagnostics.acceptance > 0.8
 
 
-@pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
+@pytest.mark.parametrize("chunk_size", [1, 7, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 100))])
 def test_a_bad_state_never_becomes_a_draw(chunk_size):
     """SGLD walks over the edge of the support; what is kept does not depend on where a chunk ends."""
     edge = ksivi.Target(lambda x: jnp.sum(jnp.log(5 - x) + 20 * x), dim=1)
@@ -256,9 +267,8 @@ def test_reference_draws_are_kept_and_read_back(tmp_path, monkeypatch):
 def test_draws_of_another_target_are_not_taken_for_its_own(tmp_path, monkeypatch):
     """Even if two programs should read alike, the log density at the stored draws tells them apart."""
     monkeypatch.setattr(reference, "fingerprint", lambda *_: "same")
-    method = ksivi.NUTS(num_warmup=300, num_draws=1_000)
     for centre in (0.0, 5.0):
-        draws = ksivi.reference_draws(KEY, gaussian_at(centre), method=method, cache=tmp_path)
+        draws = ksivi.reference_draws(KEY, gaussian_at(centre), method=NUTS, cache=tmp_path)
         np.testing.assert_allclose(draws.mean(0), centre, atol=0.2)
 
 
@@ -315,8 +325,8 @@ def test_the_fingerprint_is_the_same_in_another_process():
 def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="reference draws could not be saved"):
-        draws = ksivi.reference_draws(KEY, normal(), cache=tmp_path / "file" / "folder")
-    assert draws.shape == (10_000, 2)
+        draws = ksivi.reference_draws(KEY, normal(), method=NUTS, cache=tmp_path / "file" / "folder")
+    assert draws.shape == (4_000, 2)
 
 
 @pytest.mark.slow
@@ -353,9 +363,9 @@ def test_values_are_needed_where_a_metropolis_test_is():
 
 
 def test_stored_draws_are_the_chains_draws():
-    fit = ksivi.run(KEY, normal(), ksivi.NUTS(2, 50, 30))
+    fit = nuts_on_normal()
     assert isinstance(fit.posterior.family, Empirical)
-    assert fit.posterior.family.points.shape == (60, 2)
+    assert fit.posterior.family.points.shape == (4_000, 2)
 
 
 @pytest.mark.parametrize(

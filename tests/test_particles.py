@@ -161,7 +161,7 @@ def test_particles_that_start_together_do_not_make_nan():
 
 
 def test_svgd_uses_minibatches():
-    rows = jnp.asarray(np.random.default_rng(0).normal((1.0, -2.0), size=(1_000, 2)), float)
+    rows = jax.random.normal(KEY, (1_000, 2)) + jnp.array([[1.0, -2.0]])
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
     data = ksivi.Target.from_data(lambda x: 0.0 * x[0], log_likelihood, rows, dim=2, batch_size=50)
     schedule = optax.adam(optax.cosine_decay_schedule(0.05, 1_000))
