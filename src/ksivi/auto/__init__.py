@@ -1,7 +1,7 @@
 """`fit`: posterior draws without tuning."""
 
-from ._fit import fit
-from ._recipe import Recipe
+from ._fit import fit as fit
+from ._recipe import Recipe as Recipe
 from ._refine import Refined
 
-__all__ = ["Recipe", "Refined", "fit"]
+__all__ = ["Refined"]

@@ -6,7 +6,8 @@ from ._checkpoints import Checkpoints as Checkpoints
 from ._checkpoints import as_checkpoints as as_checkpoints
 from ._chunk_result import ChunkResult as ChunkResult
 from ._host import Host as Host
-from ._logs import JSONLines, TensorBoard
+from ._logs import JSONLines as JSONLines
+from ._logs import TensorBoard as TensorBoard
 from ._outcome import fits_of as fits_of
 from ._progress import ProgressBar
 from ._progress import show_progress as show_progress
@@ -15,8 +16,8 @@ from ._snapshots import restored as restored
 from ._start import with_sharded_rows as with_sharded_rows
 from ._task import Progress as Progress
 from ._task import Task as Task
-from ._train import train
+from ._train import train as train
 from ._training import Training as Training
 from ._training import new_training as new_training
 
-__all__ = ["Callback", "Chunk", "JSONLines", "ProgressBar", "TensorBoard", "train"]
+__all__ = ["Callback", "Chunk", "ProgressBar"]
