@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 USER_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PRIVATE = re.compile(r"\bksivi(?:_paper)?(?:\.\w+)*\._\w+|from ksivi[\w.]* import [^\n]*\b_\w+")
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-LONG = re.compile(r"ksivi\.(fit|reference_draws|NUTS|MALA)\(")
+LONG = re.compile(r"(fit|reference_draws|NUTS|MALA|train|run|calibrate|gradient_variance)\(")
 """Calls in docstrings that take seconds."""
 
 
@@ -35,7 +35,9 @@ def examples():
 def fit():
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
     family = ksivi.SemiImplicit.location_scale(2)
-    return target, ksivi.train(jax.random.key(0), target, family, ksivi.KSIVI(num_samples=10), num_steps=2)
+    return target, ksivi.train(
+        jax.random.key(0), target, family, ksivi.KSIVI(num_samples=10), num_steps=2
+    )
 
 
 @pytest.mark.parametrize("code", list(examples()))
@@ -65,8 +67,17 @@ def quick_fit(key, target, *, init=None, callbacks=()):
 
     Most of the minute of `ksivi.fit` is search, compilation and checks, with any number of steps.
     """
-    family = ksivi.SemiImplicit.location_scale(target.dim) if init is None else init.posterior.family
-    return ksivi.train(key, target, family, ksivi.SIVI(num_samples=10, num_mixing=0), num_steps=5, callbacks=callbacks)
+    family = (
+        ksivi.SemiImplicit.location_scale(target.dim) if init is None else init.posterior.family
+    )
+    return ksivi.train(
+        key,
+        target,
+        family,
+        ksivi.SIVI(num_samples=10, num_mixing=0),
+        num_steps=5,
+        callbacks=callbacks,
+    )
 
 
 NEEDS = {
@@ -95,7 +106,9 @@ SLOW = {
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter:UserWarning")  # ArviZ's, at a few draws in a thousand
+@pytest.mark.filterwarnings(
+    "ignore:Estimated shape parameter:UserWarning"
+)  # ArviZ's, at a few draws in a thousand
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
 def test_the_readme_and_the_tutorial_run_as_printed(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -121,13 +134,23 @@ def test_pages_run_with_a_quick_fit(path, tmp_path, monkeypatch):
 def test_the_notebook_is_the_tutorial():
     """`make notebook` makes it."""
     script = runpy.run_path(str(ROOT / "scripts" / "notebook.py"))
-    assert json.loads(script["NOTEBOOK"].read_text()) == script["notebook"](script["SOURCE"].read_text())
+    assert json.loads(script["NOTEBOOK"].read_text()) == script["notebook"](
+        script["SOURCE"].read_text()
+    )
 
 
 def test_the_reference_has_every_public_name():
     pages = "\n".join(path.read_text() for path in (ROOT / "docs" / "api").glob("*.md"))
     shown = re.findall(r"^::: (ksivi[\w.]*)$", pages, re.MULTILINE)
-    packages = ("calibration", "diagnostics", "families", "kernels", "metrics", "problems", "report")
+    packages = (
+        "calibration",
+        "diagnostics",
+        "families",
+        "kernels",
+        "metrics",
+        "problems",
+        "report",
+    )
     names = {"": ksivi.__all__} | {package: getattr(ksivi, package).__all__ for package in packages}
     for package, public in names.items():
         found = {name.rpartition(".")[2] for name in shown if name.startswith(f"ksivi.{package}")}
@@ -163,11 +186,17 @@ def texts_of_fit():
                 yield node.value
 
 
+def tables_of_doubts():
+    """The section of docs/fit.md with the table of doubts, and the table of endings behind it."""
+    return (ROOT / "docs" / "fit.md").read_text().partition("## What to do about each doubt")[2]
+
+
 def documented_doubts():
     """The sentences in the first column of the tables of docs/fit.md, cut at … and behind their subject."""
-    page = (ROOT / "docs" / "fit.md").read_text().partition("## What to do about each doubt")[2]
-    for doubt in re.findall(r"^\| `(.+?)` \|", page, re.MULTILINE):
-        yield [part.strip() for part in re.split(r"…|(?<=HMC)(?= move)|(?<=weights)(?= move)", doubt)]
+    for doubt in re.findall(r"^\| `(.+?)` \|", tables_of_doubts(), re.MULTILINE):
+        yield [
+            part.strip() for part in re.split(r"…|(?<=HMC)(?= move)|(?<=weights)(?= move)", doubt)
+        ]
 
 
 def test_documented_doubts_are_written_so_in_the_source():
@@ -175,14 +204,33 @@ def test_documented_doubts_are_written_so_in_the_source():
     assert len(doubts) >= 15
     for doubt in doubts:
         for part in doubt:
-            assert any(part in text for text in texts), f"docs/fit.md has a doubt that fit does not raise: {doubt}"
+            assert any(part in text for text in texts), (
+                f"docs/fit.md has a doubt that fit does not raise: {doubt}"
+            )
+
+
+def returned_texts(source):
+    """The text constants anywhere below a `return`, without the formats of numbers, as in `:.1%`."""
+    for returned in [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Return)]:
+        formatted = [node for node in ast.walk(returned) if isinstance(node, ast.FormattedValue)]
+        formats = {id(x) for one in formatted if one.format_spec for x in ast.walk(one.format_spec)}
+        for node in ast.walk(returned):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            if is_text and id(node) not in formats:
+                yield node.value.strip(" :;,%")
 
 
 def test_every_doubt_of_fit_is_documented():
-    """Each function of _doubts.py that returns a sentence has a row in docs/fit.md."""
-    page = (ROOT / "docs" / "fit.md").read_text()
-    for node in ast.walk(ast.parse((ROOT / "src" / "ksivi" / "auto" / "_doubts.py").read_text())):
-        if isinstance(node, ast.Return) and isinstance(node.value, ast.JoinedStr):
-            parts = [part.value for part in node.value.values if isinstance(part, ast.Constant)]
-            for part in parts:
-                assert part.strip(" :;,%") in page, f"docs/fit.md lacks a doubt: {part}"
+    """Each function of _doubts.py that returns a sentence has a row in the table of docs/fit.md."""
+    table = tables_of_doubts().partition("Three endings")[0]
+    rows = "\n".join(re.findall(r"^\| `(.+?)` \|", table, re.MULTILINE))
+    for text in returned_texts((ROOT / "src" / "ksivi" / "auto" / "_doubts.py").read_text()):
+        assert text in rows, f"the table of doubts in docs/fit.md lacks: {text}"
+
+
+def test_the_doubt_of_the_example_is_found():
+    """The check that docs/how-to/extend.md writes returns its sentence from a conditional."""
+    page = (ROOT / "docs" / "how-to" / "extend.md").read_text()
+    example = page.partition("## A check of `fit`")[2].partition("```{.python .no-run}\n")[2]
+    found = list(returned_texts(example.partition("```")[0]))
+    assert found == ["only", "of the importance weights count"]

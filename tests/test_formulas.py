@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import ksivi
+from ksivi.objectives import AbstractObjective
 from linear import KEY, LOG_CONSTANT, LOG_VAR, OFFSET, WEIGHT, linear_family, normal_target
 
 N = 7
@@ -250,6 +251,7 @@ def test_mean_prediction(x64):
     np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-8)
 
 
+# Small instances of every objective, with score evaluations and minibatches per step.
 MADE = {
     "KSIVI": (lambda: ksivi.KSIVI(num_samples=6), 12, 2),
     "KSIVI, u-statistic": (lambda: ksivi.KSIVI(estimator="u-statistic", num_samples=6), 6, 2),
@@ -281,6 +283,7 @@ def test_numbers_are_arrays_and_counts_are_not(name):
     assert all(eqx.is_array(leaf) or callable(leaf) for leaf in leaves)
 
 
+# The default arguments of every objective, and of a few other classes.
 DEFAULTS = {
     ksivi.KSIVI: {
         "estimator": "vanilla",
@@ -321,3 +324,32 @@ def test_defaults_are_part_of_the_interface(kind):
         name: value for name, value in given.items() if value not in (None, inspect.Parameter.empty)
     }
     assert given == DEFAULTS[kind]
+
+
+def kinds(objective):
+    """The class of an objective, and those of the objectives that it holds."""
+    held = [one for one in vars(objective).values() if isinstance(one, AbstractObjective)]
+    return {type(objective)}.union(*map(kinds, held))
+
+
+def kinds_in(table):
+    if table == "DEFAULTS":
+        return set(DEFAULTS)
+    makers = [make for make, *_ in MADE.values()]
+    if table != "MADE":
+        pytest.importorskip("blackjax")
+        import test_conformance as conformance
+
+        makers = [*conformance.OBJECTIVES.values(), *conformance.STARTS.values()]
+    return set().union(*(kinds(make()) for make in makers))
+
+
+@pytest.mark.parametrize("table", ["MADE", "DEFAULTS", "OBJECTIVES or STARTS of test_conformance"])
+def test_every_objective_is_in_each_table(table):
+    """What is in no table is not tested."""
+    public = [*vars(ksivi.objectives).values(), *(getattr(ksivi, name) for name in ksivi.__all__)]
+    classes = {
+        one for one in public if isinstance(one, type) and issubclass(one, AbstractObjective)
+    }
+    missing = classes - kinds_in(table) - {AbstractObjective}
+    assert not missing, f"add to {table}: {sorted(one.__name__ for one in missing)}"

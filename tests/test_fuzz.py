@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import calls
 import ksivi
-from ksivi.cli import main
+from ksivi.cli import app, main
 
 KINDS = {"converged", "step limit", "diverged", "not trusted", "interrupted"}
 
@@ -26,7 +26,13 @@ def some(few: int) -> settings:
     """So many calls, the same ones every time unless their number is asked for."""
     number = int(os.environ.get("KSIVI_FUZZ", few))
     checks = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=number, deadline=None, suppress_health_check=checks, derandomize=True, database=None)
+    return settings(
+        max_examples=number,
+        deadline=None,
+        suppress_health_check=checks,
+        derandomize=True,
+        database=None,
+    )
 
 
 @st.composite
@@ -49,8 +55,12 @@ def test_calls_answer_or_name_what_was_wrong(tmp_path_factory, monkeypatch, wron
         found = answer(one, {argument: calls.JUNK[i] for argument, i in changes.items()})
     event("refused" if isinstance(found, Exception) else "answered")
     if isinstance(found, Exception):
-        assert names_one_of(to_blame(name, changes), str(found)) or calls.THEIRS in str(found), found
-    for fit in [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, ksivi.Fit)]:
+        assert names_one_of(to_blame(name, changes), str(found)) or calls.THEIRS in str(found), (
+            found
+        )
+    for fit in [
+        one for one in (found if isinstance(found, list) else [found]) if isinstance(one, ksivi.Fit)
+    ]:
         assert fit.status.kind in KINDS
         assert fit.status.reason
 
@@ -76,7 +86,9 @@ def answer(call, changes):
 
 
 def names_one_of(arguments, message):
-    return any(re.search(rf"(?<![A-Za-z]){re.escape(one)}(?![A-Za-z])", message) for one in arguments)
+    return any(
+        re.search(rf"(?<![A-Za-z]){re.escape(one)}(?![A-Za-z])", message) for one in arguments
+    )
 
 
 MODEL = """
@@ -97,7 +109,23 @@ number = 3
 """
 
 WORDS = [
-    *("", " ", "text", "0", "1", "2", "-1", "3.5", "nan", "inf", "1e400", "99999999999999999999", "true", "[1]", "☃"),
+    *(
+        "",
+        " ",
+        "text",
+        "0",
+        "1",
+        "2",
+        "-1",
+        "3.5",
+        "nan",
+        "inf",
+        "1e400",
+        "99999999999999999999",
+        "true",
+        "[1]",
+        "☃",
+    ),
     *(
         ".",
         "..",
@@ -110,21 +138,57 @@ WORDS = [
         "model.py:log_density",
         "model.py:model",
     ),
-    *("model.py:number", "model.py:failing", "model.py:missing", "broken.py:log_density", "missing.py:x", "os:system"),
-    *("data.csv", "ragged.csv", "noise.npz", "noise.json", "record", "damaged", "/dev/null", "~", "*", "--", "-n"),
+    *(
+        "model.py:number",
+        "model.py:failing",
+        "model.py:missing",
+        "broken.py:log_density",
+        "missing.py:x",
+        "os:system",
+    ),
+    *(
+        "data.csv",
+        "ragged.csv",
+        "noise.npz",
+        "noise.json",
+        "record",
+        "damaged",
+        "/dev/null",
+        "~",
+        "*",
+        "--",
+        "-n",
+    ),
 ]
 
-# A line that passes all checks is run: so right ones are of a few steps, or of draws of a saved sampler.
+# Every command of `ksivi`, with words that it accepts. A line that passes all checks is run, so these
+# take a few steps, or draw from a saved sampler.
 COMMANDS = {
-    "fit": (["model.py:log_density"], {"--dim": "2", "--data": None, "--out": "run", "--seed": "1", "--steps": "5"}),
-    "calibrate": (["model.py:model"], {"--data": "data.csv", "--replications": "2", "--seed": "1", "--steps": "5"}),
+    "fit": (
+        ["model.py:log_density"],
+        {"--dim": "2", "--data": None, "--out": "run", "--seed": "1", "--steps": "5"},
+    ),
+    "calibrate": (
+        ["model.py:model"],
+        {"--data": "data.csv", "--replications": "2", "--seed": "1", "--steps": "5"},
+    ),
     "resume": (["record"], {}),
     "sample": (["record"], {"-n": "5", "--format": "csv", "--out": "draws.csv", "--seed": "1"}),
     "report": (["record"], {"--out": "page.html"}),
-    "compare": (["banana"], {"--methods": "no", "--dim": None, "--preset": "short", "--seed": "1", "--workers": None}),
+    "compare": (
+        ["banana"],
+        {"--methods": "no", "--dim": None, "--preset": "short", "--seed": "1", "--workers": None},
+    ),
     "demo": ([], {"--target": "no", "--steps": "5", "--out": "demo", "--seed": "1"}),
-    "paper": (["run", "toys"], {"--preset": "no", "--only": None, "--out": "paper", "--executor": "no"}),
+    "paper": (
+        ["run", "toys"],
+        {"--preset": "no", "--only": None, "--out": "paper", "--executor": "no"},
+    ),
 }
+
+
+def test_every_command_is_in_the_table():
+    assert {one.callback.__name__ for one in app.registered_commands} <= set(COMMANDS)
 
 
 @st.composite
@@ -133,7 +197,11 @@ def wrong_commands(draw):
     name = draw(st.sampled_from(sorted(COMMANDS)))
     positional, options = COMMANDS[name]
     words = {f"argument {i}": word for i, word in enumerate(positional)} | options
-    for one in draw(st.lists(st.sampled_from(sorted(words)), min_size=1, max_size=3, unique=True)) if words else []:
+    for one in (
+        draw(st.lists(st.sampled_from(sorted(words)), min_size=1, max_size=3, unique=True))
+        if words
+        else []
+    ):
         words[one] = draw(st.sampled_from(WORDS))
     chosen = draw(st.permutations([one for one in options if words[one] is not None]))
     line = [words[one] for one in words if one.startswith("argument")]

@@ -27,6 +27,7 @@ from ksivi.kernels import _one_block as one_block
 from ksivi.kernels import _pairwise as pairwise
 from ksivi.kernels import _select as select
 
+# A new kernel also enters `spread` and `profile` of truth.py, and SMOOTH if it has `radial`.
 KERNELS = {
     "gaussian": Gaussian,
     "imq": IMQ,
@@ -37,6 +38,7 @@ KERNELS = {
     "matern52": lambda h=None: Matern(h, nu=2.5),
 }
 SMOOTH = ("gaussian", "imq", "matern52")
+"""Kernels that are twice differentiable, so that they have a Stein kernel."""
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 
 every_kernel = pytest.mark.parametrize("name", KERNELS)
@@ -46,7 +48,9 @@ OF_A_DISTANCE = ("gaussian", "laplace", "riesz")
 
 def with_slow(cases, is_quick):
     """Cases for `parametrize`, of which `make test` runs the quick ones and `make test-slow` the others."""
-    return [pytest.param(*case, marks=[] if is_quick(*case) else [pytest.mark.slow]) for case in cases]
+    return [
+        pytest.param(*case, marks=[] if is_quick(*case) else [pytest.mark.slow]) for case in cases
+    ]
 
 
 def points(seed, n, m, d=5, dtype=np.float64):
@@ -68,7 +72,9 @@ def test_gram_equals_the_double_loop(name, dtype):
     ("shape", "name", "dtype"),
     with_slow(
         itertools.product([(17, 23), (16, 16)], KERNELS, ["float32", "float64"]),
-        lambda shape, name, dtype: dtype == "float64" if shape == (17, 23) else name in OF_A_DISTANCE,
+        lambda shape, name, dtype: (
+            dtype == "float64" if shape == (17, 23) else name in OF_A_DISTANCE
+        ),
     ),
     indirect=["dtype"],
 )
@@ -250,7 +256,9 @@ def test_spreads_are_kept_where_they_fit(monkeypatch, stored, times):
     assert calls == [10] * (times - 1) + [1]
 
 
-@pytest.mark.parametrize("name", with_slow(((name,) for name in KERNELS), lambda name: name in OF_A_DISTANCE))
+@pytest.mark.parametrize(
+    "name", with_slow(((name,) for name in KERNELS), lambda name: name in OF_A_DISTANCE)
+)
 def test_gradient_flows_through_the_median(name, x64):
     """Compares with a median by sorting, whose gradient is the gradient of the selected entry."""
     x, y = (jnp.asarray(a) for a in points(4, 9, 9))
@@ -280,9 +288,7 @@ def test_stop_gradient_detaches_the_median(x64):
 def tiled_cases():
     """Kernels and groups. The fast tests use one kernel per distance, and each kind of group."""
     for name in KERNELS:
-        yield pytest.param(
-            name, 0, marks=[] if name == "riesz" else [pytest.mark.slow]
-        )
+        yield pytest.param(name, 0, marks=[] if name == "riesz" else [pytest.mark.slow])
     yield from [("imq", 1), ("laplace", 3)]
 
 

@@ -76,7 +76,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms that few programs need are imported when they are asked for."""
+    """Imports packages that few programs need when they are first used."""
     if name in ("calibration", "problems", "report"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,9 +33,11 @@ from ._doubts import (
 from ._gaussians import Gaussians
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
-"""The weights with a mixing distribution this many times as wide decide.
+"""The number of weighted draws, the number of z in each density, and the widening of the mixing.
 
-The sampler's own are only shown.
+Importance weights are computed twice. The weights of draws with the wider mixing (`weighed`) decide
+the verdict and give the log evidence. Those of the sampler itself (`plain`) raise no doubt: they
+give the ELBO, and the Pareto k-hat and the effective share that a fit prints.
 """
 _NUM_DRAWS = 10_000
 _TINY = 1e-30
