@@ -23,7 +23,7 @@ from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec
 
-ROOMS = ("src/ksivi/kernels", "src/ksivi/objectives")
+PACKAGES = ("src/ksivi/kernels", "src/ksivi/objectives")
 _TRIVIAL = re.compile("RShift|LShift|BitOr|BitAnd|BitXor|Mod")
 _FIRST = {
     "kernels": (
@@ -43,21 +43,21 @@ _FIRST = {
     ),
     "ksivi.py": ("test_formulas", "test_ksivi", "test_conformance", "test_bad_input"),
 }
-"""The tests of a room, or of a file, those that see most first."""
+"""The tests of a package, or of a file; those that find most faults come first."""
 _LIMIT = 900.0
 
 
 def mutations() -> list[MutationSpec]:
     """All that count, in a fixed order."""
     with use_db(Path(tempfile.mkdtemp()) / "all.sqlite", WorkDB.Mode.create) as database:
-        init(find_modules([Path(room) for room in ROOMS]), database, {})
+        init(find_modules([Path(package) for package in PACKAGES]), database, {})
         found = [item.mutations[0] for item in database.work_items]
     found.sort(key=lambda one: (str(one.module_path), one.operator_name, one.occurrence))
     return [one for one in found if not _TRIVIAL.search(one.operator_name)]
 
 
 def command(module: Path) -> str:
-    """Runs the room's fast tests until one fails, without what they need not compile again."""
+    """Runs the package's fast tests until one fails, without what they need not compile again."""
     names = _FIRST[module.name] if module.name in _FIRST else _FIRST[module.parent.name]
     files = " ".join(f"tests/{name}.py" for name in names)
     return f"{sys.executable} -m pytest -q -x -m 'not slow' -p no:cacheprovider {files}"
@@ -110,8 +110,8 @@ def main() -> None:
         else set()
     )
     os.chdir(in_clone())
-    for room in ROOMS:  # tests that fail anyway would kill everything
-        subprocess.run(shlex.split(command(Path(room) / "none.py")), check=True)
+    for package in PACKAGES:  # tests that fail anyway would kill everything
+        subprocess.run(shlex.split(command(Path(package) / "none.py")), check=True)
     everything = mutations()
     chosen = random.Random(options.seed).sample(everything, options.count)[
         options.part :: options.parts
