@@ -100,6 +100,12 @@ def test_numbers_are_numbers_in_json():
     assert found["ksd"]["p_value"] == 0.2
     assert found["training"]["not_finite"]["coordinates"] == [0, 5]
     assert diagnostics_to_json(FitDiagnostics())["elbo"] is None
+
+
+def test_nan_in_a_field_that_may_be_none_comes_back_as_nan():
+    found = json.loads(json.dumps(diagnostics_to_json(ChainDiagnostics(r_hat=float("nan")))))
+    assert math.isnan(diagnostics_from_json(found).r_hat)
+    assert diagnostics_from_json(diagnostics_to_json(ChainDiagnostics())).r_hat is None
     assert diagnostics_to_json(ALL["a bound of minus infinity"])["elbo"] == "-Infinity"
 
 

@@ -38,23 +38,25 @@ def test_a_batch_of_keys_equals_the_single_runs(name):
         np.testing.assert_array_equal(fit.posterior.family.points, alone.posterior.family.points)
 
 
-def test_one_run_of_a_batch_in_trouble_leaves_the_other_alone():
-    """The particles of one key start beyond an edge that those of the other key reach late."""
-    edge = ksivi.Target(lambda x: 10 * x[0] + 1e-3 * jnp.sqrt(6.0 - x[0]) - 0.5 * x[0] ** 2, dim=1)
-    fits = ksivi.run(KEYS, edge, ksivi.SVGD(4, 200), chunk_size=20)
-    for key, fit in zip(KEYS, fits, strict=True):
-        alone = ksivi.run(key, edge, ksivi.SVGD(4, 200), chunk_size=20)
+def test_a_run_in_trouble_leaves_the_others_of_its_batch_alone():
+    """Chains walk over an edge where the density ends: some early, some never."""
+    edge = ksivi.Target(lambda x: -0.5 * x[0] ** 2 + 1e-3 * jnp.sqrt(2.0 - x[0]), dim=1)
+    method = ksivi.SGLD(step_size=0.1, num_chains=2, num_warmup=10, num_draws=40, thin=2)
+    keys = jax.random.split(jax.random.key(0), 4)
+    fits = ksivi.run(keys, edge, method, chunk_size=15)
+    assert {fit.status.kind for fit in fits} == {"diverged", "not trusted"}
+    for key, fit in zip(keys, fits, strict=True):
+        alone = ksivi.run(key, edge, method, chunk_size=15)
         assert fit.status == alone.status
         assert killed.digest(fit) == killed.digest(alone)
         assert all(np.isfinite(values).all() for values in fit.history.values())
-    assert {fit.status.kind for fit in fits} == {"diverged"}
 
 
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("key", [KEYS[0], KEYS], ids=["one key", "two keys"])
 def test_a_run_from_a_checkpoint_is_the_unbroken_one(name, key, tmp_path):
     run = lambda **options: ksivi.run(key, target(), METHODS[name](), chunk_size=10, **options)  # noqa: E731
-    broken = run(checkpoint=tmp_path, every=10, callbacks=until(20))
+    broken = run(checkpoint=tmp_path, every=10, callbacks=until(30))  # ten draws into the sampling
     assert "interrupted" in str(broken[0].status if isinstance(broken, list) else broken.status)
     resumed, whole = run(checkpoint=tmp_path), run()
     pairs = zip(resumed, whole, strict=True) if isinstance(whole, list) else [(resumed, whole)]
@@ -63,12 +65,36 @@ def test_a_run_from_a_checkpoint_is_the_unbroken_one(name, key, tmp_path):
         assert repr(one.diagnostics) == repr(other.diagnostics)
 
 
-def test_a_finished_run_is_read_from_its_checkpoint(tmp_path):
-    first = ksivi.run(KEYS[0], target(), METHODS["sgld"](), checkpoint=tmp_path)
+def test_finished_runs_are_read_from_their_checkpoint(tmp_path):
+    first = ksivi.run(KEYS, target(), METHODS["sgld"](), checkpoint=tmp_path)
     steps = []
-    again = ksivi.run(KEYS[0], target(), METHODS["sgld"](), checkpoint=tmp_path, callbacks=[steps.append])
+    again = ksivi.run(
+        KEYS, target(), METHODS["sgld"](), checkpoint=tmp_path, callbacks=[steps.append]
+    )
     assert not steps
-    assert killed.digest(first) == killed.digest(again)
+    for one, other in zip(first, again, strict=True):
+        assert killed.digest(one) == killed.digest(other)
+
+
+def test_checkpoints_of_another_version_are_named_as_such(tmp_path, monkeypatch):
+    monkeypatch.setattr("ksivi.training._checkpoints._FORMAT", 1)
+    ksivi.run(KEYS[0], target(), METHODS["svgd"](), checkpoint=tmp_path)
+    monkeypatch.undo()
+    with pytest.raises(
+        ValueError, match="checkpoint folder was written by another version of ksivi"
+    ):
+        ksivi.run(KEYS[0], target(), METHODS["svgd"](), checkpoint=tmp_path)
+
+
+def test_chunks_that_a_callback_keeps_are_light():
+    """They hold the state and the draws so far, not all that was recorded."""
+    chunks = []
+    ksivi.run(KEYS[0], target(), METHODS["svgd"](), chunk_size=5, callbacks=[chunks.append])
+    held = [cell.cell_contents for cell in chunks[-1].posteriors.__closure__]
+    (progress,) = [one for one in held if hasattr(one, "records")]
+    assert progress.records == ()
+    assert progress.earlier is None
+    assert chunks[0].posteriors()[0].sample(KEYS[0], 3).shape == (3, 3)
 
 
 @pytest.mark.parametrize("other", ["target", "method", "key"])

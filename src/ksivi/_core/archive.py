@@ -67,6 +67,8 @@ def unpack(content: bytes) -> Any:
 
 def seal(facts: dict[str, str], tensors: Tensors) -> bytes:
     """The bytes of a file with facts and tensors, its format number and a SHA-256 over all."""
+    # safetensors writes memory as it lies, in whatever order; files are in C's.
+    tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
     header = {"format": str(FORMAT), **facts}
     header["sha256"] = _digest(header, tensors)
     return safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)})

@@ -1,6 +1,7 @@
 """Mixing distributions q(z)."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -27,7 +28,10 @@ class AbstractMixing(AbstractFrozen):
         """log q(z). Raises `ValueError` if it is not known."""
 
     def with_normals(self, normal: Normal) -> "AbstractMixing":
-        """The same distribution, with `normal` in place of `jax.random.normal` if it uses it."""
+        """The same distribution, with `normal` in place of `jax.random.normal` if it uses it.
+
+        A mixing distribution that wraps another one passes `normal` on to it.
+        """
         return self
 
 
@@ -50,7 +54,7 @@ class GaussianMixing(AbstractMixing):
         return -0.5 * jnp.sum(z**2 + jnp.log(2 * jnp.pi))
 
     def with_normals(self, normal):
-        return GaussianMixing(self.dim, normal)
+        return dataclasses.replace(self, normal=normal)
 
 
 class SampledMixing(AbstractMixing):

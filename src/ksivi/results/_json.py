@@ -22,8 +22,6 @@ _KINDS: dict[str, type[Diagnostics]] = {
     one.kind: one
     for one in (TrainDiagnostics, ParticleDiagnostics, ChainDiagnostics, FitDiagnostics)
 }
-_INFINITIES = ("-Infinity", "Infinity")
-"""Both Python's `float` and JavaScript's `Number` read these strings."""
 
 
 def diagnostics_to_json(diagnostics: Diagnostics) -> dict[str, Any]:
@@ -48,19 +46,29 @@ def rows_of(found: dict[str, Any]) -> Rows:
 
 def _to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
+        hints = typing.get_type_hints(type(value))
+        found = {name: _to_json(getattr(value, name)) for name in _names(value)}
+        # A number that is always there is null if it is not known; None means that there is none.
         return {
-            field.name: _to_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+            name: None if one == "NaN" and hints[name] is float else one
+            for name, one in found.items()
         }
     if isinstance(value, tuple | list):
         return [_to_json(one) for one in value]
     if isinstance(value, float | np.floating):
-        value = float(value)
-        return (
-            value if math.isfinite(value) else None if math.isnan(value) else _INFINITIES[value > 0]
-        )
+        return float(value) if math.isfinite(value) else _not_finite(float(value))
     if value is None or isinstance(value, bool | int | str):
         return value
     return int(value) if isinstance(value, np.integer) else str(value)
+
+
+def _names(value: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(value)]
+
+
+def _not_finite(value: float) -> str:
+    """A string that Python's `float` and JavaScript's `Number` both read."""
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _restore(kind: Any, value: Any) -> Any:

@@ -20,9 +20,15 @@ from .._core import archive
 from .._core.checks import as_count
 from .._core.files import write_atomically
 
+_FORMAT = 2
+"""Counts up when the arrays or facts of a snapshot change."""
 _KEPT = 3
 _HASHED = 2**25
 """Large arrays are compared by this many bytes at each end."""
+
+
+class OtherVersion(ValueError):
+    """The snapshot is whole, but of another format."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +49,12 @@ class Snapshot:
     arrays: dict[str, np.ndarray]
 
     def sealed(self) -> bytes:
-        words = {"step": self.step, "identity": self.identity, "facts": self.facts}
+        words = {
+            "format": _FORMAT,
+            "step": self.step,
+            "identity": self.identity,
+            "facts": self.facts,
+        }
         return archive.seal({"checkpoint": json.dumps(words)}, self.arrays)
 
     @classmethod
@@ -51,7 +62,13 @@ class Snapshot:
         header, arrays = archive.unseal(path)
         if "checkpoint" not in header:
             raise ValueError(f"{path} is a ksivi file, but not a checkpoint")
-        return cls(arrays=arrays, **json.loads(header["checkpoint"]))
+        words = json.loads(header["checkpoint"])
+        if words.pop("format", 1) != _FORMAT:
+            raise OtherVersion(
+                f"checkpoint folder was written by another version of ksivi: {path}; "
+                "use an empty folder, or resume with that version"
+            )
+        return cls(arrays=arrays, **words)
 
 
 class Checkpoints:
@@ -105,6 +122,8 @@ class Checkpoints:
         for path in self._files():
             try:
                 snapshot = Snapshot.read(path)
+            except OtherVersion:
+                raise
             except (ValueError, TypeError) as error:
                 reasons.append(str(error))
                 warnings.warn(

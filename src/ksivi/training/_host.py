@@ -154,8 +154,9 @@ class Host:
         losses, healthy = progress.records[-1]["loss"], progress.healthy()
         loss = float(np.nanmean(losses[healthy])) if healthy else float("nan")
         speed, since_start = losses.shape[1] / seconds, time.perf_counter() - progress.started
-        runs = range(len(progress.troubles))
-        posteriors = lambda: [self.task.posterior(progress, i) for i in runs]  # noqa: E731
+        # A callback may keep its chunks: they hold no more than posteriors need.
+        shown, runs = progress.replace(earlier=None, records=()), range(len(progress.troubles))
+        posteriors = lambda: [self.task.posterior(shown, i) for i in runs]  # noqa: E731
         return Chunk(progress.step, num_steps, loss, since_start, speed, posteriors)
 
 

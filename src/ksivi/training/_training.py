@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray, PyTree
 from .._core.closures import Structural
 from .._core.compile import one_shot
 from .._core.numerics import split_key
-from .._core.sharding import platform_of
+from .._core.sharding import platform_of, tracing_for
 from ..results import Posterior
 from ..targets import with_data
 from ._autopsy import examine
@@ -74,7 +74,8 @@ class Training(Task):
 
     def chunk_shape(self, num_steps, chunk_size):
         chunk_size = chunk_size if self.feeder is None else min(chunk_size, self.feeder.max_steps)
-        return chunk_shape(self.step_bytes, num_steps, chunk_size)
+        with tracing_for(platform_of([self.key])):  # as the program that has this shape
+            return chunk_shape(self.step_bytes, num_steps, chunk_size)
 
     def advance(self, state, limits, shape, rate):
         limits, setup = limits.astype(np.int32), self._at_rate(rate)
