@@ -1,6 +1,6 @@
 """Runs on one device and on a mesh, in a process of its own: the number of devices is fixed at its start.
 
-    python on_devices.py CASES NUM_DEVICES [PROCESS_ID PORT]
+    python on_devices.py CASES[@PRECISION] NUM_DEVICES [PROCESS_ID PORT]
 
 Prints the losses of the cases (of `fit`, means and widths), whose names are separated by commas, as JSON. With a
 process id it is one of two processes, which share a mesh.
@@ -67,13 +67,15 @@ def mesh_of(name):
 
 
 def main():
-    names, (num_devices, *distributed) = sys.argv[1].split(","), map(int, sys.argv[2:])
+    cases, _, precision = sys.argv[1].partition("@")
+    names, (num_devices, *distributed) = cases.split(","), map(int, sys.argv[2:])
+    precisions = [precision] if precision else ["float32"] if names == ["fit"] else STEPS
     jax.config.update("jax_num_cpu_devices", num_devices)
     if distributed:
         process, port = distributed
         jax.distributed.initialize(f"127.0.0.1:{port}", num_processes=2, process_id=process)
     found = {}
-    for precision in ["float32"] if names == ["fit"] else STEPS:
+    for precision in precisions:
         with jax.enable_x64(precision == "float64"):
             for name in names:
                 found[f"{name} {precision}"] = {"mesh": losses(name, precision, mesh_of(name))}

@@ -76,7 +76,7 @@ def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path
     assert resumed[0].diagnostics.not_finite == whole[0].diagnostics.not_finite
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", ["sivi-sm", "uivi", pytest.param("sivi", marks=pytest.mark.slow)])
 def test_every_state_is_kept(name, tmp_path):
     """Critics, averages, and runs of a batch of keys with rates of their own."""
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)

@@ -85,7 +85,7 @@ def test_programs_nest_under_transformations(compile):
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the lock is XLA's on a CPU")
 def test_batches_of_matrix_decompositions_do_not_lock():
     """Compiled by `jax.jit` with its defaults this waits for good, within seconds, on two threads."""
-    two_threads = {**os.environ, "NPROC": "2"}
+    two_threads = {**os.environ, "NPROC": "2", "JAX_ENABLE_COMPILATION_CACHE": "0"}
     finished = subprocess.run(
         [sys.executable, "-c", _TWO_BATCHES], timeout=120, capture_output=True, text=True, env=two_threads
     )
@@ -155,5 +155,6 @@ def test_nothing_is_compiled_again_on_cores():
         lambda a: jax.pure_callback(lambda b: b, jax.ShapeDtypeStruct(a.shape, a.dtype), a),
     ],
 )
+@pytest.mark.usefixtures("compiled_afresh")
 def test_what_waits_for_threads_does_not_run_on_cores(wait):
     assert on_cores(lambda i, x: wait(x[i] @ x[i].T + jnp.eye(3)))(2, jnp.ones((2, 3, 3))) is None

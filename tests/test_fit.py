@@ -193,13 +193,15 @@ def test_a_fit_that_a_callback_stopped_is_resumed_to_the_same_end(tmp_path):
         np.testing.assert_array_equal(resumed.history["bound"], whole.history["bound"])
 
 
+FEW = ksivi.Recipe(num_samples=4, num_mixing=4, hidden=(4,), num_pretraining=20, chunk=20)
+
+
 def test_ctrl_c_returns_what_there_is(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    few = ksivi.Recipe(chunk=20)
     monkeypatch.setattr(_module, "examine", stop)
-    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), num_steps=60, recipe=few, progress=False)
+    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), num_steps=60, recipe=FEW, progress=False)
     assert str(fit.status).startswith("interrupted: stopped by the user after 60 training steps")
     assert not fit.trusted
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)
@@ -210,7 +212,7 @@ def test_ctrl_c_in_the_first_chunk_returns_the_start(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ksivi.training.Host, "_chunk", stop)
-    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), progress=False)
+    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), recipe=FEW, progress=False)
     assert str(fit.status).startswith("interrupted: stopped by the user after 0 training steps")
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)
 
