@@ -24,6 +24,7 @@ from ksivi.diagnostics import (
     witness,
 )
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
+from ksivi.results import FitDiagnostics
 
 _module = importlib.import_module("ksivi.auto._fit")  # the name ksivi.auto.fit is the function
 _conclude = _module._conclude
@@ -140,7 +141,7 @@ def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    fit = _conclude(_trained(), Findings({"a long one": "word " * 60}, ["doubt " * 40]), "steps", 2.0)
+    fit = _conclude(_trained(), Findings(FitDiagnostics(), ["word " * 60]), "steps", 2.0)
     for columns in (60, 80):
         monkeypatch.setenv("COLUMNS", str(columns))
         assert max(len(line) for line in str(fit).splitlines()) <= columns
@@ -268,10 +269,10 @@ def test_an_improper_posterior_is_not_trusted():
     diagonal = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
     assert "a combination" in is_improper(ridge, draws, diagonal)
     trained = _trained()
-    fit = _conclude(trained, Findings({}, [doubt]), "settled", 2.0)
+    fit = _conclude(trained, Findings(FitDiagnostics(), [doubt]), "settled", 2.0)
     assert not fit.trusted
     assert str(fit.status).startswith("not trusted: the posterior may be improper")
-    assert _conclude(trained, Findings({}, []), "settled", 2.0).trusted
+    assert _conclude(trained, Findings(FitDiagnostics(), []), "settled", 2.0).trusted
 
 
 def test_bad_arguments_are_named():
