@@ -39,7 +39,9 @@ FAMILY = SemiImplicit.location_scale(2)
 POSTERIOR = ksivi.Posterior.of(FAMILY, TARGET)
 OBJECTIVE = ksivi.KSIVI(num_samples=4)
 POSTERIOR.save(FOLDER / "posterior")
-FEW = ksivi.Recipe(num_samples=4, num_mixing=4, hidden=(4,), num_pretraining=20, max_steps=60, chunk=20)
+FEW = ksivi.Recipe(
+    num_samples=4, num_mixing=4, hidden=(4,), num_pretraining=20, max_steps=60, chunk=20
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,9 @@ class Call:
 def call(function: Callable, /, **arguments: Any) -> Call:
     """With the defaults of all arguments that are not given."""
     parameters = inspect.signature(function).parameters.values()
-    return Call(function, {p.name: p.default for p in parameters if p.default is not p.empty} | arguments)
+    return Call(
+        function, {p.name: p.default for p in parameters if p.default is not p.empty} | arguments
+    )
 
 
 _posterior = {"target": TARGET, "posterior": POSTERIOR}
@@ -66,12 +70,21 @@ CALLS: dict[str, Call] = {
     "Target": call(ksivi.Target, log_density=normal, dim=2),
     "Target.from_score": call(ksivi.Target.from_score, score=minus, dim=2),
     "Target.from_data": call(
-        ksivi.Target.from_data, log_prior=normal, log_likelihood=likelihood, data=ROWS, dim=2, batch_size=4
+        ksivi.Target.from_data,
+        log_prior=normal,
+        log_likelihood=likelihood,
+        data=ROWS,
+        dim=2,
+        batch_size=4,
     ),
-    "Target.from_pytree": call(ksivi.Target.from_pytree, log_density=lambda p: normal(p["a"]), example={"a": ROWS[0]}),
+    "Target.from_pytree": call(
+        ksivi.Target.from_pytree, log_density=lambda p: normal(p["a"]), example={"a": ROWS[0]}
+    ),
     "Target.tempered": call(TARGET.tempered, inverse_temperature=0.5),
     "Target.whitened": call(TARGET.whitened, loc=jnp.zeros(2), scale=jnp.ones(2)),
-    "from_callback": call(ksivi.from_callback, value_and_gradient=lambda x: (-0.5 * np.sum(x**2), -x), dim=2),
+    "from_callback": call(
+        ksivi.from_callback, value_and_gradient=lambda x: (-0.5 * np.sum(x**2), -x), dim=2
+    ),
     "Rows": call(ksivi.Rows, arrays=np.asarray(ROWS)),
     "SemiImplicit": call(SemiImplicit, mixing=FAMILY.mixing, conditional=FAMILY.conditional),
     "SemiImplicit.mlp": call(SemiImplicit.mlp, key=KEY, dim=2, mixing_dim=2, hidden=(4,)),
@@ -86,7 +99,9 @@ CALLS: dict[str, Call] = {
     "UIVI": call(ksivi.UIVI, num_samples=4),
     "Wake": call(ksivi.Wake, num_samples=4),
     "MaximumLikelihood": call(ksivi.MaximumLikelihood, points=ROWS),
-    "MeanPrediction": call(ksivi.MeanPrediction, predict=lambda x, rows: rows @ x, inputs=ROWS, outputs=ROWS[:, 0]),
+    "MeanPrediction": call(
+        ksivi.MeanPrediction, predict=lambda x, rows: rows @ x, inputs=ROWS, outputs=ROWS[:, 0]
+    ),
     "Jeffreys": call(ksivi.Jeffreys, reverse=ksivi.SIVI(4), forward=ksivi.Wake(4)),
     "Annealing": call(ksivi.Annealing, horizon=10),
     "Decay": call(ksivi.Decay, factor=0.5),
@@ -106,8 +121,16 @@ CALLS: dict[str, Call] = {
         progress=False,
     ),
     "Recipe": call(ksivi.Recipe),
-    "fit": call(ksivi.fit, key=KEY, target=TARGET, init=POSTERIOR, num_steps=20, recipe=FEW, progress=False),
-    "run": call(ksivi.run, key=KEY, target=TARGET, method=ksivi.SVGD(num_particles=3, num_steps=2), progress=False),
+    "fit": call(
+        ksivi.fit, key=KEY, target=TARGET, init=POSTERIOR, num_steps=20, recipe=FEW, progress=False
+    ),
+    "run": call(
+        ksivi.run,
+        key=KEY,
+        target=TARGET,
+        method=ksivi.SVGD(num_particles=3, num_steps=2),
+        progress=False,
+    ),
     "SVGD": call(ksivi.SVGD),
     "KSDD": call(ksivi.KSDD),
     "MIED": call(ksivi.MIED),
@@ -115,7 +138,11 @@ CALLS: dict[str, Call] = {
     "SGLD": call(ksivi.SGLD),
     "NUTS": call(ksivi.NUTS),
     "reference_draws": call(
-        ksivi.reference_draws, key=KEY, target=TARGET, method=ksivi.NUTS(4, 200, 200), progress=False
+        ksivi.reference_draws,
+        key=KEY,
+        target=TARGET,
+        method=ksivi.NUTS(4, 200, 200),
+        progress=False,
     ),
     "Posterior.of": call(ksivi.Posterior.of, family=FAMILY, target=TARGET),
     "Posterior.sample": call(POSTERIOR.sample, key=KEY, n=3),
@@ -127,19 +154,32 @@ CALLS: dict[str, Call] = {
     "metrics.mmd": call(metrics.mmd, **_two),
     "metrics.ksd": call(metrics.ksd, x=ROWS, score=minus),
     "metrics.wasserstein": call(metrics.wasserstein, **_two),
-    "metrics.sliced_wasserstein": call(metrics.sliced_wasserstein, key=KEY, **_two, num_projections=5),
+    "metrics.sliced_wasserstein": call(
+        metrics.sliced_wasserstein, key=KEY, **_two, num_projections=5
+    ),
     "metrics.kl_knn": call(metrics.kl_knn, **_two, k=2),
     "metrics.rmse": call(metrics.rmse, predictions=ROWS.T, y=ROWS[:, 0]),
     "metrics.nll": call(metrics.nll, predictions=ROWS.T, y=ROWS[:, 0], precision=1.0),
     "metrics.boxed_wasserstein": call(metrics.boxed_wasserstein, **_two, half_width=3.0),
     "diagnostics.discrepancy": call(diagnostics.discrepancy, key=KEY, **_posterior, num_samples=8),
-    "diagnostics.importance": call(diagnostics.importance, key=KEY, **_posterior, num_samples=50, num_mixing=5),
-    "diagnostics.movement": call(diagnostics.movement, key=KEY, **_posterior, num_chains=4, num_transitions=2),
+    "diagnostics.importance": call(
+        diagnostics.importance, key=KEY, **_posterior, num_samples=50, num_mixing=5
+    ),
+    "diagnostics.movement": call(
+        diagnostics.movement, key=KEY, **_posterior, num_chains=4, num_transitions=2
+    ),
     "diagnostics.witness": call(diagnostics.witness, key=KEY, **_posterior, num_samples=8),
-    "diagnostics.difference": call(diagnostics.difference, first=np.asarray(ROWS), second=np.asarray(ROWS) + 1),
+    "diagnostics.difference": call(
+        diagnostics.difference, first=np.asarray(ROWS), second=np.asarray(ROWS) + 1
+    ),
     "diagnostics.pareto_khat": call(diagnostics.pareto_khat, log_weights=np.linspace(0, 1, 50)),
     "diagnostics.gradient_variance": call(
-        diagnostics.gradient_variance, key=KEY, objective=OBJECTIVE, target=TARGET, family=FAMILY, num_repeats=3
+        diagnostics.gradient_variance,
+        key=KEY,
+        objective=OBJECTIVE,
+        target=TARGET,
+        family=FAMILY,
+        num_repeats=3,
     ),
     "problems.diffusion": call(problems.diffusion, dim=5),
     "problems.banana": call(problems.banana),
@@ -161,9 +201,56 @@ def failing(*_: Any) -> Any:
 
 
 JUNK: list[Any] = [
-    *(None, True, False, 0, 1, 2, 3, 5, -1, -7, 0.0, 0.5, 1.0, -0.5, 1e-30, 1e300, float("nan"), float("inf"), 1j),
-    *("", "text", "a/b\0c", "../..", b"bytes", [], [1], [1, -2], ["a"], (), (2.5,), {}, {"a": 1}, {"a": ROWS}, {1, 2}),
-    *(object(), object, int, print, normal, minus, failing, lambda: 0, lambda *a: None, lambda *a: "text"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        1,
+        2,
+        3,
+        5,
+        -1,
+        -7,
+        0.0,
+        0.5,
+        1.0,
+        -0.5,
+        1e-30,
+        1e300,
+        float("nan"),
+        float("inf"),
+        1j,
+    ),
+    *(
+        "",
+        "text",
+        "a/b\0c",
+        "../..",
+        b"bytes",
+        [],
+        [1],
+        [1, -2],
+        ["a"],
+        (),
+        (2.5,),
+        {},
+        {"a": 1},
+        {"a": ROWS},
+        {1, 2},
+    ),
+    *(
+        object(),
+        object,
+        int,
+        print,
+        normal,
+        minus,
+        failing,
+        lambda: 0,
+        lambda *a: None,
+        lambda *a: "text",
+    ),
     *(
         np.float64(0.5),
         np.int64(2),
@@ -173,7 +260,13 @@ JUNK: list[Any] = [
         np.full(2, np.nan),
         np.full((12, 2), np.inf),
     ),
-    *(np.array("a"), np.array([None, 1], dtype=object), np.arange(2), np.ones((12, 2), bool), np.ones((12, 3))),
+    *(
+        np.array("a"),
+        np.array([None, 1], dtype=object),
+        np.arange(2),
+        np.ones((12, 2), bool),
+        np.ones((12, 3)),
+    ),
     *(
         np.ones((12, 2), complex),
         jnp.zeros(2),
@@ -185,16 +278,40 @@ JUNK: list[Any] = [
         ROWS * 1e30,
     ),
     *(KEY, jax.random.split(KEY, 2), jnp.zeros(2, jnp.uint32), np.zeros((2, 2), np.uint32)),
-    *(TARGET, FAMILY, POSTERIOR, OBJECTIVE, [OBJECTIVE, OBJECTIVE], kernels.IMQ(), kernels.Fixed(1.0), FEW),
-    *(ksivi.Target(normal, dim=3), SemiImplicit.location_scale(3), ksivi.SIVI(4), ksivi.Wake(4), ksivi.NUTS(1, 20, 4)),
-    *(optax.sgd(1e-3), optax.adam, optax.constant_schedule(0.1), FOLDER, Path("missing"), FOLDER / "posterior"),
+    *(
+        TARGET,
+        FAMILY,
+        POSTERIOR,
+        OBJECTIVE,
+        [OBJECTIVE, OBJECTIVE],
+        kernels.IMQ(),
+        kernels.Fixed(1.0),
+        FEW,
+    ),
+    *(
+        ksivi.Target(normal, dim=3),
+        SemiImplicit.location_scale(3),
+        ksivi.SIVI(4),
+        ksivi.Wake(4),
+        ksivi.NUTS(1, 20, 4),
+    ),
+    *(
+        optax.sgd(1e-3),
+        optax.adam,
+        optax.constant_schedule(0.1),
+        FOLDER,
+        Path("missing"),
+        FOLDER / "posterior",
+    ),
     functools.partial(jax.random.normal, shape=(2,)),
 ]
 
 
 def places(argument: str) -> list[int]:
     """Where in `JUNK` is what may be given to an argument: optimisers are tuples of functions, but no callbacks."""
-    fits = [argument != "callbacks" or not isinstance(one, optax.GradientTransformation) for one in JUNK]
+    fits = [
+        argument != "callbacks" or not isinstance(one, optax.GradientTransformation) for one in JUNK
+    ]
     return [i for i, fit in enumerate(fits) if fit]
 
 
@@ -209,7 +326,10 @@ PARTNERS: dict[tuple[str, str], tuple[str, ...]] = {
     ("metrics.nll", "predictions"): ("y",),
     ("diagnostics.difference", "first"): ("second",),
     ("diagnostics.difference", "second"): ("weights",),
-    **{(f"metrics.{name}", "x"): ("y",) for name in ("mmd", "wasserstein", "sliced_wasserstein", "kl_knn")},
+    **{
+        (f"metrics.{name}", "x"): ("y",)
+        for name in ("mmd", "wasserstein", "sliced_wasserstein", "kl_knn")
+    },
     ("metrics.boxed_wasserstein", "x"): ("y",),
 }
 """Arguments by call, and which others do not go with them once they are changed: a message may name those instead."""

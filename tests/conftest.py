@@ -8,7 +8,9 @@ from pathlib import Path
 import programs
 
 # Before JAX starts, and for the processes that tests start.
-os.environ.update({name: value for name, value in programs.settings().items() if name not in os.environ})
+os.environ.update(
+    {name: value for name, value in programs.settings().items() if name not in os.environ}
+)
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +74,11 @@ QUICK = [
 def pytest_ignore_collect(collection_path, config):
     """Files that have no quick test are not imported where only those are asked for."""
     if config.option.markexpr.startswith("quick") and collection_path.suffix == ".py":
-        return None if any(name.startswith(f"{file_of(collection_path)}::") for name in QUICK) else True
+        return (
+            None
+            if any(name.startswith(f"{file_of(collection_path)}::") for name in QUICK)
+            else True
+        )
     return None
 
 

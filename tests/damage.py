@@ -6,7 +6,9 @@ import random
 def damaged(content: bytes, seed: int) -> bytes:
     """The content with a fault that the seed chooses: flipped bits, cuts, noise, zeros, repeats, lies about lengths."""
     rng, found = random.Random(seed), bytearray(content)
-    at = rng.randrange(len(found)) if seed % 2 else rng.randrange(min(len(found), 400))  # headers are short
+    at = (
+        rng.randrange(len(found)) if seed % 2 else rng.randrange(min(len(found), 400))
+    )  # headers are short
     stretch = slice(at, at + rng.choice((1, 8, 64, 512)))
     length = len(found[stretch])
     match seed % 9:

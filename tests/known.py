@@ -13,13 +13,19 @@ MEAN = np.array([3.0, -2.0, 0.5])
 
 
 def gaussian(mean=MEAN):
-    precision, centre = jnp.asarray(np.linalg.inv(COVARIANCE), jnp.float32), jnp.asarray(mean, jnp.float32)
+    precision, centre = (
+        jnp.asarray(np.linalg.inv(COVARIANCE), jnp.float32),
+        jnp.asarray(mean, jnp.float32),
+    )
     return ksivi.Target(lambda x: -0.5 * (x - centre) @ precision @ (x - centre), dim=3)
 
 
 def two_modes():
     log_weights, means = jnp.log(jnp.array([0.7, 0.3])), jnp.array([[-4.0, 0.0], [4.0, 1.0]])
-    return ksivi.Target(lambda x: jax.nn.logsumexp(log_weights - 0.5 * jnp.sum((x[None] - means) ** 2, axis=1)), dim=2)
+    return ksivi.Target(
+        lambda x: jax.nn.logsumexp(log_weights - 0.5 * jnp.sum((x[None] - means) ** 2, axis=1)),
+        dim=2,
+    )
 
 
 def family_of(mean, covariance):

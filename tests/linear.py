@@ -18,7 +18,9 @@ def linear_family(mixing=None):
     """x = Wᵀz + b + σξ, which is N(b, WᵀW + diag σ²)."""
     mean = MLP(KEY, (2, 3))
     mean = jax.tree.map(
-        lambda a, b: jnp.asarray(b, a.dtype), mean, jax.tree.unflatten(jax.tree.structure(mean), [WEIGHT, OFFSET])
+        lambda a, b: jnp.asarray(b, a.dtype),
+        mean,
+        jax.tree.unflatten(jax.tree.structure(mean), [WEIGHT, OFFSET]),
     )
     return ksivi.SemiImplicit(
         mixing or GaussianMixing(2), DiagonalGaussian(mean, Constant(jnp.asarray(LOG_VAR, float)))

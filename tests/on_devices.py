@@ -39,7 +39,11 @@ def diffusion():
 
 CASES = {
     "vanilla": (diffusion, lambda: ksivi.KSIVI(num_samples=64), ("samples",)),
-    "u-statistic": (regression, lambda: ksivi.KSIVI(ksivi.kernels.IMQ(), "u-statistic", 64), ("data",)),
+    "u-statistic": (
+        regression,
+        lambda: ksivi.KSIVI(ksivi.kernels.IMQ(), "u-statistic", 64),
+        ("data",),
+    ),
     "sivi": (regression, lambda: ksivi.SIVI(32, num_mixing=16), ("samples", "data")),
     "seeds": (diffusion, lambda: ksivi.KSIVI(num_samples=16), ("seeds",)),
 }
@@ -47,17 +51,23 @@ CASES = {
 
 def losses(name, precision, mesh):
     if name == "fit":
-        draws = ksivi.fit(jax.random.key(3), regression(), num_steps=600, mesh=mesh).posterior.sample(
-            jax.random.key(4), 4_000
-        )
+        draws = ksivi.fit(
+            jax.random.key(3), regression(), num_steps=600, mesh=mesh
+        ).posterior.sample(jax.random.key(4), 4_000)
         return [*map(float, jnp.mean(draws, axis=0)), *map(float, jnp.std(draws, axis=0))]
     make, objective, _ = CASES[name]
     target = make()
-    family = ksivi.SemiImplicit.mlp(jax.random.key(1), target.dim, mixing_dim=10, hidden=(16, 16), log_var=-2.0)
+    family = ksivi.SemiImplicit.mlp(
+        jax.random.key(1), target.dim, mixing_dim=10, hidden=(16, 16), log_var=-2.0
+    )
     key = jax.random.key(2)
     options = {"num_steps": STEPS[precision], "optimizer": optax.adam(1e-3), "mesh": mesh}
-    fits = ksivi.train(jax.random.split(key, 8) if name == "seeds" else key, target, family, objective(), **options)
-    return [float(loss) for fit in (fits if name == "seeds" else [fits]) for loss in fit.history["loss"]]
+    fits = ksivi.train(
+        jax.random.split(key, 8) if name == "seeds" else key, target, family, objective(), **options
+    )
+    return [
+        float(loss) for fit in (fits if name == "seeds" else [fits]) for loss in fit.history["loss"]
+    ]
 
 
 def mesh_of(name):

@@ -28,14 +28,20 @@ def label() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else [platform.processor()]
     # One processor's lines: the speed changes from second to second, so only its model and features count.
-    kept = {line for line in lines if line.lower().startswith(("flags", "features", "model", "cpu part", "cpu impl"))}
+    kept = {
+        line
+        for line in lines
+        if line.lower().startswith(("flags", "features", "model", "cpu part", "cpu impl"))
+    }
     processor = hashlib.sha256("\n".join(sorted(kept) or lines).encode()).hexdigest()[:12]
     return f"{importlib.metadata.version('jaxlib')}-{platform.machine()}-{processor}"
 
 
 def prune(folder: Path = FOLDER, most: int = MOST_BYTES) -> None:
     """Removes the oldest programs until the rest has at most so many bytes, those of other versions among them."""
-    files = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in folder.glob("*/*-cache"))
+    files = sorted(
+        (path.stat().st_mtime, path.stat().st_size, path) for path in folder.glob("*/*-cache")
+    )
     total = sum(size for _, size, _ in files)
     for _, size, path in files:
         if total <= most:

@@ -35,12 +35,18 @@ BAD = {
         lambda: ksivi.Target(lambda x: -(x**2), dim=2),
         r"log_density must return one .* shape \(2,\)",
     ),
-    "an integer log density": (lambda: ksivi.Target(lambda x: 3, dim=2), "log_density must return one floating scalar"),
+    "an integer log density": (
+        lambda: ksivi.Target(lambda x: 3, dim=2),
+        "log_density must return one floating scalar",
+    ),
     "NaN at the start": (
         lambda: ksivi.Target(lambda x: normal(x) * jnp.nan, dim=2),
         "finite at the test point, got nan",
     ),
-    "-inf at the start": (lambda: ksivi.Target(lambda x: jnp.log(x[0]), dim=2), "finite at the test point, got -inf"),
+    "-inf at the start": (
+        lambda: ksivi.Target(lambda x: jnp.log(x[0]), dim=2),
+        "finite at the test point, got -inf",
+    ),
     "an infinite score": (
         lambda: ksivi.Target(lambda x: jnp.sqrt(x[0]), dim=1),
         "score, the gradient of log_density, must be finite at the test point",
@@ -50,8 +56,14 @@ BAD = {
         r"failed at a point of shape \(2,\)",
     ),
     "no function": (lambda: ksivi.Target(3.0, dim=2), "log_density must be a function, got float"),
-    "dim 0": (lambda: ksivi.Target(normal, dim=0), "dim must be a whole number of at least 1, got 0"),
-    "dim 2.0": (lambda: ksivi.Target(normal, dim=2.0), r"dim must be a whole number of at least 1, got 2.0 \(float\)"),
+    "dim 0": (
+        lambda: ksivi.Target(normal, dim=0),
+        "dim must be a whole number of at least 1, got 0",
+    ),
+    "dim 2.0": (
+        lambda: ksivi.Target(normal, dim=2.0),
+        r"dim must be a whole number of at least 1, got 2.0 \(float\)",
+    ),
     "a score of another shape": (
         lambda: ksivi.Target(normal, dim=2, score=lambda x: x[:1]),
         r"score must return shape \(2,\), .* got shape \(1,\)",
@@ -77,25 +89,64 @@ BAD = {
         lambda: ksivi.Target.from_data(normal, lambda x, b: jnp.sum(x), ONES, 2, batch_size=9),
         "batch_size must be at most the 5 rows",
     ),
-    "an integer pytree": (lambda: ksivi.Target.from_pytree(lambda p: 0.0, {"a": 1}), "must be floating"),
-    "an empty pytree": (lambda: ksivi.Target.from_pytree(lambda p: 0.0, {}), "example must hold at least one array"),
+    "an integer pytree": (
+        lambda: ksivi.Target.from_pytree(lambda p: 0.0, {"a": 1}),
+        "must be floating",
+    ),
+    "an empty pytree": (
+        lambda: ksivi.Target.from_pytree(lambda p: 0.0, {}),
+        "example must hold at least one array",
+    ),
     "a point of another shape": (
         lambda: target().score(jnp.ones(3)),
         r"x must be one point of shape \(2,\), got shape \(3,\)",
     ),
-    "an integer point": (lambda: target().score(jnp.arange(2)), "x must hold floating-point numbers, got dtype int32"),
-    "a whitening shape": (lambda: target().whitened(jnp.zeros(3), jnp.ones(3)), r"loc must have shape \(2,\)"),
-    "num_samples 1": (lambda: ksivi.KSIVI(num_samples=1), "num_samples must be a whole number of at least 2, got 1"),
-    "num_samples 10.0": (lambda: ksivi.KSIVI(num_samples=10.0), "num_samples must be a whole number"),
-    "an estimator": (lambda: ksivi.KSIVI(estimator="v"), "estimator must be one of 'vanilla', 'u-statistic', got 'v'"),
+    "an integer point": (
+        lambda: target().score(jnp.arange(2)),
+        "x must hold floating-point numbers, got dtype int32",
+    ),
+    "a whitening shape": (
+        lambda: target().whitened(jnp.zeros(3), jnp.ones(3)),
+        r"loc must have shape \(2,\)",
+    ),
+    "num_samples 1": (
+        lambda: ksivi.KSIVI(num_samples=1),
+        "num_samples must be a whole number of at least 2, got 1",
+    ),
+    "num_samples 10.0": (
+        lambda: ksivi.KSIVI(num_samples=10.0),
+        "num_samples must be a whole number",
+    ),
+    "an estimator": (
+        lambda: ksivi.KSIVI(estimator="v"),
+        "estimator must be one of 'vanilla', 'u-statistic', got 'v'",
+    ),
     "a kernel": (lambda: ksivi.KSIVI(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
-    "noise_per_z": (lambda: ksivi.KSIVI(num_samples=10, noise_per_z=3), "noise_per_z must divide num_samples = 10"),
-    "an annealing horizon": (lambda: ksivi.Annealing(horizon=0), "horizon must be one positive number, got 0"),
-    "an annealing start": (lambda: ksivi.Annealing(start=-1, horizon=9), "start must be one positive number"),
-    "annealing by a number": (lambda: ksivi.KSIVI(annealing=0.5), "annealing must be a function of the step"),
-    "a weight": (lambda: ksivi.KSIVI(log_density_weight="a"), "log_density_weight must be one positive number"),
+    "noise_per_z": (
+        lambda: ksivi.KSIVI(num_samples=10, noise_per_z=3),
+        "noise_per_z must divide num_samples = 10",
+    ),
+    "an annealing horizon": (
+        lambda: ksivi.Annealing(horizon=0),
+        "horizon must be one positive number, got 0",
+    ),
+    "an annealing start": (
+        lambda: ksivi.Annealing(start=-1, horizon=9),
+        "start must be one positive number",
+    ),
+    "annealing by a number": (
+        lambda: ksivi.KSIVI(annealing=0.5),
+        "annealing must be a function of the step",
+    ),
+    "a weight": (
+        lambda: ksivi.KSIVI(log_density_weight="a"),
+        "log_density_weight must be one positive number",
+    ),
     "a horizon alone": (lambda: ksivi.KSIVI(log_density_horizon=9), "needs a log_density_weight"),
-    "a bandwidth": (lambda: ksivi.kernels.Gaussian(2.0), r"bandwidth must be Median\(\) or Fixed\(h\), got 2.0"),
+    "a bandwidth": (
+        lambda: ksivi.kernels.Gaussian(2.0),
+        r"bandwidth must be Median\(\) or Fixed\(h\), got 2.0",
+    ),
     "a kernel sum": (lambda: ksivi.kernels.Sum([1, 2]), "kernels must be a list of kernels"),
     "few samples for a covariance": (
         lambda: train(objective=ksivi.KSIVI(num_samples=2, inverse_covariance=True)),
@@ -103,7 +154,9 @@ BAD = {
     ),
     "an odd minibatched u-statistic": (
         lambda: train(
-            target=ksivi.Target.from_data(normal, lambda x, b: jnp.sum(x * b[0]), ONES, 2, batch_size=2),
+            target=ksivi.Target.from_data(
+                normal, lambda x, b: jnp.sum(x * b[0]), ONES, 2, batch_size=2
+            ),
             objective=ksivi.KSIVI(estimator="u-statistic", num_samples=5),
         ),
         "num_samples must be even for a minibatched u-statistic",
@@ -121,28 +174,47 @@ BAD = {
         lambda: train(optimizer=None, learning_rate=[1e-3, 1e-2]),
         r"learning_rate must be one .* \(2,\)",
     ),
-    "a negative rate": (lambda: train(optimizer=None, learning_rate=-1.0), "learning_rate must be one positive number"),
+    "a negative rate": (
+        lambda: train(optimizer=None, learning_rate=-1.0),
+        "learning_rate must be one positive number",
+    ),
     "a list for one key": (
         lambda: train(objective=[ksivi.KSIVI(num_samples=10)]),
         "objective must be a list with one per key, got 1 for keys of shape ()",
     ),
     "objectives of two kinds": (
-        lambda: train(key=jax.random.split(KEY, 2), objective=[ksivi.KSIVI(), ksivi.KSIVI(estimator="u-statistic")]),
+        lambda: train(
+            key=jax.random.split(KEY, 2),
+            objective=[ksivi.KSIVI(), ksivi.KSIVI(estimator="u-statistic")],
+        ),
         "all objectives must have the same structure",
     ),
     "targets of two shapes": (
-        lambda: train(key=jax.random.split(KEY, 2), target=[ksivi.Target(normal, dim=2), ksivi.Target(normal, dim=3)]),
+        lambda: train(
+            key=jax.random.split(KEY, 2),
+            target=[ksivi.Target(normal, dim=2), ksivi.Target(normal, dim=3)],
+        ),
         "all targets must have the same structure",
     ),
     "a callback": (lambda: train(callbacks=[1]), "callbacks must be a list of functions"),
     "callbacks": (lambda: train(callbacks=print), "callbacks must be a list of functions"),
     "ema text": (lambda: train(ema="0.9"), "ema must be a decay"),
     "-inf where the family starts": (
-        lambda: train(target=ksivi.Target(lambda x: jnp.where(jnp.all(jnp.abs(x) < 1), normal(x), -jnp.inf), dim=2)),
+        lambda: train(
+            target=ksivi.Target(
+                lambda x: jnp.where(jnp.all(jnp.abs(x) < 1), normal(x), -jnp.inf), dim=2
+            )
+        ),
         "target must be finite where the family starts",
     ),
-    "hidden": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=50), r"hidden must be a list of widths, such as \(50, 50\)"),
-    "an activation": (lambda: SemiImplicit.mlp(KEY, 2, 2, activation=None), "activation must be a function"),
+    "hidden": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=50),
+        r"hidden must be a list of widths, such as \(50, 50\)",
+    ),
+    "an activation": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, activation=None),
+        "activation must be a function",
+    ),
     "a sampler": (lambda: SampledMixing(3), "sampler must be a function of a key"),
     "a mixing of another dim": (
         lambda: SemiImplicit.mlp(KEY, 2, 2, mixing=lambda key: jax.random.normal(key, (5,))),
@@ -152,45 +224,84 @@ BAD = {
         lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=-20.0),
         "must be above min_log_var",
     ),
-    "a NaN log_var": (lambda: SemiImplicit.location_scale(2, log_var=float("nan")), "log_var must be above"),
+    "a NaN log_var": (
+        lambda: SemiImplicit.location_scale(2, log_var=float("nan")),
+        "log_var must be above",
+    ),
     "a floor's shape": (
         lambda: SemiImplicit.location_scale(2, min_log_var=jnp.ones(3)),
         "min_log_var must be one number",
     ),
     "a family sample": (lambda: FAMILY.sample(0, 3), "key must be a JAX random key"),
-    "a singular scale": (lambda: target().whitened(jnp.zeros(2), jnp.zeros(2)), "scale must be finite and invertible"),
-    "a temperature": (lambda: target().tempered(-1.0), "inverse_temperature must be one positive number"),
-    "an integer score": (lambda: ksivi.Target.from_score(lambda x: jnp.zeros(2, int), 2), "floating numbers"),
-    "a list of numbers": (lambda: target().score([1.0, 2.0]), r"x must be an array of shape \(2,\)"),
+    "a singular scale": (
+        lambda: target().whitened(jnp.zeros(2), jnp.zeros(2)),
+        "scale must be finite and invertible",
+    ),
+    "a temperature": (
+        lambda: target().tempered(-1.0),
+        "inverse_temperature must be one positive number",
+    ),
+    "an integer score": (
+        lambda: ksivi.Target.from_score(lambda x: jnp.zeros(2, int), 2),
+        "floating numbers",
+    ),
+    "a list of numbers": (
+        lambda: target().score([1.0, 2.0]),
+        r"x must be an array of shape \(2,\)",
+    ),
     "colliding names": (
         lambda: ksivi.Target.from_pytree(lambda p: 0.0, {"a": {"b": 1.0}, "a.b": 1.0}),
         "example must have different names",
     ),
-    "text data": (lambda: ksivi.Target.from_data(normal, lambda x, b: 0.0, {"x": "abc"}, 2), "data must hold arrays"),
+    "text data": (
+        lambda: ksivi.Target.from_data(normal, lambda x, b: 0.0, {"x": "abc"}, 2),
+        "data must hold arrays",
+    ),
     "rows of no data": (lambda: target().on_rows(jnp.arange(2)), "rows must be None"),
-    "a metric's score": (lambda: ksivi.metrics.ksd(ONES, lambda x: x[:1]), r"score must return shape \(2,\)"),
+    "a metric's score": (
+        lambda: ksivi.metrics.ksd(ONES, lambda x: x[:1]),
+        r"score must return shape \(2,\)",
+    ),
     "a target for a score": (
         lambda: ksivi.metrics.ksd(ONES, target()),
         "score must be a function, such as",
     ),
-    "a metric's kernel": (lambda: ksivi.metrics.ksd(ONES, lambda x: -x, kernel="imq"), "kernel must be one of"),
+    "a metric's kernel": (
+        lambda: ksivi.metrics.ksd(ONES, lambda x: -x, kernel="imq"),
+        "kernel must be one of",
+    ),
     "p": (lambda: ksivi.metrics.wasserstein(ONES, ONES, p=0), "p must be a whole number"),
     "NaN observations": (
         lambda: ksivi.problems.diffusion(5, observations=[float("nan")]),
         "must be finite",
     ),
     "a seed": (lambda: ksivi.problems.diffusion(5, seed="a"), "seed must be a whole number"),
-    "a path": (lambda: train().posterior.save("nowhere/p"), "path must name a file in a folder that exists"),
-    "a key that is not one": (lambda: train(key=0), r"key must be a JAX random key .* got 0 \(int\)"),
+    "a path": (
+        lambda: train().posterior.save("nowhere/p"),
+        "path must name a file in a folder that exists",
+    ),
+    "a key that is not one": (
+        lambda: train(key=0),
+        r"key must be a JAX random key .* got 0 \(int\)",
+    ),
     "an array for a key": (lambda: train(key=jnp.zeros(2)), "key must be a JAX random key"),
     "a square of keys": (lambda: train(key=jax.random.split(KEY, (2, 2))), "flat batch of keys"),
-    "a family key": (lambda: SemiImplicit.mlp(0, dim=2, mixing_dim=2), "key must be a JAX random key"),
+    "a family key": (
+        lambda: SemiImplicit.mlp(0, dim=2, mixing_dim=2),
+        "key must be a JAX random key",
+    ),
     "a batch of family keys": (
         lambda: SemiImplicit.mlp(jax.random.split(KEY), dim=2, mixing_dim=2),
         "key must be one key",
     ),
-    "no steps": (lambda: train(num_steps=0), "num_steps must be a whole number of at least 1, got 0"),
-    "negative steps": (lambda: train(num_steps=-5), "num_steps must be a whole number of at least 1, got -5"),
+    "no steps": (
+        lambda: train(num_steps=0),
+        "num_steps must be a whole number of at least 1, got 0",
+    ),
+    "negative steps": (
+        lambda: train(num_steps=-5),
+        "num_steps must be a whole number of at least 1, got -5",
+    ),
     "a chunk of 0": (lambda: train(chunk_size=0), "chunk_size must be a whole number"),
     "another dim": (
         lambda: train(family=SemiImplicit.location_scale(3)),
@@ -205,13 +316,22 @@ BAD = {
         lambda: train(resume=train().state),
         "num_steps must be more than the 2 steps already done",
     ),
-    "a resume of too many": (lambda: train(resume=[train().state] * 2), "resume must have one state per key"),
+    "a resume of too many": (
+        lambda: train(resume=[train().state] * 2),
+        "resume must have one state per key",
+    ),
     "a start without a score": (
         lambda: train(target=ksivi.Target(lambda x: jnp.sum(jnp.sqrt(1.5 - x)), dim=2)),
         "NaN or infinite at .* of 100 draws",
     ),
-    "a scale": (lambda: SemiImplicit.mlp(KEY, 2, 2, scale="z"), "scale must be one of 'global', 'network'"),
-    "a width": (lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)), r"hidden\[0\] must be a whole number"),
+    "a scale": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, scale="z"),
+        "scale must be one of 'global', 'network'",
+    ),
+    "a width": (
+        lambda: SemiImplicit.mlp(KEY, 2, 2, hidden=(0,)),
+        r"hidden\[0\] must be a whole number",
+    ),
     "a log_var": (
         lambda: SemiImplicit.mlp(KEY, 2, 2, log_var=jnp.zeros(3)),
         r"log_var must be one number or have shape \(2,\)",
@@ -222,9 +342,18 @@ BAD = {
     ),
     "n": (lambda: train().posterior.sample(KEY, 0), "n must be a whole number of at least 1"),
     "a sampling key": (lambda: train().posterior.sample(1, 5), "key must be a JAX random key"),
-    "a flat sample": (lambda: ksivi.metrics.ksd(jnp.ones(5), lambda x: -x), r"x must be an array of shape \(n, d\)"),
-    "an integer sample": (lambda: ksivi.metrics.mmd(jnp.ones((5, 2), int), ONES), "x must hold floating-point numbers"),
-    "a NaN sample": (lambda: ksivi.metrics.mmd(ONES * jnp.nan, ONES), "x must be finite, got 10 NaN"),
+    "a flat sample": (
+        lambda: ksivi.metrics.ksd(jnp.ones(5), lambda x: -x),
+        r"x must be an array of shape \(n, d\)",
+    ),
+    "an integer sample": (
+        lambda: ksivi.metrics.mmd(jnp.ones((5, 2), int), ONES),
+        "x must hold floating-point numbers",
+    ),
+    "a NaN sample": (
+        lambda: ksivi.metrics.mmd(ONES * jnp.nan, ONES),
+        "x must be finite, got 10 NaN",
+    ),
     "another dim of samples": (
         lambda: ksivi.metrics.kl_knn(ONES, jnp.ones((5, 3))),
         r"y must be an array of shape \(n, 2\)",
@@ -233,13 +362,22 @@ BAD = {
     "copies": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=2), "copies of a point"),
     "one sample": (lambda: ksivi.metrics.ksd(ONES[:1], lambda x: -x), "at least 2 samples"),
     "a banana": (lambda: ksivi.problems.banana("yellow"), "form must be one of"),
-    "a diffusion": (lambda: ksivi.problems.diffusion(3), "dim must be a whole number of at least 5"),
+    "a diffusion": (
+        lambda: ksivi.problems.diffusion(3),
+        "dim must be a whole number of at least 5",
+    ),
     "observations": (
         lambda: ksivi.problems.diffusion(50, observations=jnp.ones(3)),
         r"observations must be real numbers of shape \(10,\)",
     ),
-    "a data file": (lambda: ksivi.problems.waveform("nowhere.data"), "there is no file nowhere.data"),
-    "a posterior file": (lambda: ksivi.load("nowhere.safetensors"), "there is no file nowhere.safetensors"),
+    "a data file": (
+        lambda: ksivi.problems.waveform("nowhere.data"),
+        "there is no file nowhere.data",
+    ),
+    "a posterior file": (
+        lambda: ksivi.load("nowhere.safetensors"),
+        "there is no file nowhere.safetensors",
+    ),
 }
 
 

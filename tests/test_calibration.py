@@ -29,7 +29,11 @@ class Model:
 
     def fit(self, key, target):
         self.calls += 1
-        points = self.y[None] / 2 + self.shift + self.width * jnp.sqrt(0.5) * jax.random.normal(key, (2_000, 2))
+        points = (
+            self.y[None] / 2
+            + self.shift
+            + self.width * jnp.sqrt(0.5) * jax.random.normal(key, (2_000, 2))
+        )
         posterior = ksivi.Posterior.of(Empirical(points), target)
         cost = ksivi.Cost(0.0, 0, 0)
         return ksivi.Fit(posterior, ksivi.Status("converged", "exact"), True, {}, {}, cost, None)
@@ -85,9 +89,13 @@ def test_bad_arguments_are_named():
         run(model, 1)
     with pytest.raises(ValueError, match="simulate must be"):
         calibrate(KEY, None, 5)
-    with pytest.raises(ValueError, match="simulate must return a value for every parameter, but x is missing"):
+    with pytest.raises(
+        ValueError, match="simulate must return a value for every parameter, but x is missing"
+    ):
         calibrate(KEY, lambda key: ({"y": 0}, model.simulate(key)[1]), 5, fit=model.fit)
-    with pytest.raises(ValueError, match=r"simulate must return x with the shape \(2,\) of a draw, got \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"simulate must return x with the shape \(2,\) of a draw, got \(3,\)"
+    ):
         calibrate(KEY, lambda key: ({"x": jnp.zeros(3)}, model.simulate(key)[1]), 5, fit=model.fit)
 
 

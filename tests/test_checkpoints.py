@@ -80,18 +80,33 @@ def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path
 def test_every_state_is_kept(name, tmp_path):
     """Critics, averages, and runs of a batch of keys with rates of their own."""
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
-    options = {"optimizer": optax.adam, "learning_rate": jnp.array([1e-3, 1e-2]), "ema": 0.9, "chunk_size": 20}
+    options = {
+        "optimizer": optax.adam,
+        "learning_rate": jnp.array([1e-3, 1e-2]),
+        "ema": 0.9,
+        "chunk_size": 20,
+    }
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
     run = lambda **more: ksivi.train(  # noqa: E731
-        jax.random.split(jax.random.key(1), 2), target, family, OBJECTIVES[name](), num_steps=60, **options, **more
+        jax.random.split(jax.random.key(1), 2),
+        target,
+        family,
+        OBJECTIVES[name](),
+        num_steps=60,
+        **options,
+        **more,
     )
     run(checkpoint=tmp_path, every=20, callbacks=until(40))
-    assert [killed.digest(fit) for fit in run(checkpoint=tmp_path)] == [killed.digest(fit) for fit in run()]
+    assert [killed.digest(fit) for fit in run(checkpoint=tmp_path)] == [
+        killed.digest(fit) for fit in run()
+    ]
 
 
 def test_the_last_few_are_kept(tmp_path):
     short(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [f"step-{step:012}.safetensors" for step in (200, 250, 300)]
+    assert sorted(os.listdir(tmp_path)) == [
+        f"step-{step:012}.safetensors" for step in (200, 250, 300)
+    ]
 
 
 def newest(folder):
@@ -121,10 +136,15 @@ def test_a_folder_of_damaged_checkpoints_is_refused(tmp_path):
 def checked(folder, key=None, log_var=0.0, scale=1.0, objective=None, **options):
     """A run of some steps that keeps to the folder of another, if it is the same."""
     log_likelihood = lambda x, rows: -jnp.sum((rows - x[None]) ** 2)  # noqa: E731
-    target = ksivi.Target.from_data(lambda x: -jnp.sum(x**2), log_likelihood, scale * jnp.ones((5, 2)), dim=2)
+    target = ksivi.Target.from_data(
+        lambda x: -jnp.sum(x**2), log_likelihood, scale * jnp.ones((5, 2)), dim=2
+    )
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), 2, 3, (8,), log_var=log_var)
     options = {"optimizer": optax.adam(1e-3), "num_steps": 4, "checkpoint": folder} | options
-    key, objective = jax.random.key(1) if key is None else key, objective or ksivi.KSIVI(num_samples=8)
+    key, objective = (
+        jax.random.key(1) if key is None else key,
+        objective or ksivi.KSIVI(num_samples=8),
+    )
     ksivi.train(key, target, family, objective, **options)
 
 
@@ -149,7 +169,9 @@ def done(tmp_path_factory):
     ],
 )
 def test_the_folder_of_another_run_is_refused(name, change, done):
-    with pytest.raises(ValueError, match=f"checkpoint folder belongs to a different run: the {name} does not match"):
+    with pytest.raises(
+        ValueError, match=f"checkpoint folder belongs to a different run: the {name} does not match"
+    ):
         checked(done, **change)
 
 
@@ -178,7 +200,11 @@ def test_bad_arguments_are_named(options, message, tmp_path, monkeypatch):
 
 
 def start(folder, *words):
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache")}
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "JAX_COMPILATION_CACHE_DIR": str(folder.parent / "cache"),
+    }
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     command = [sys.executable, Path(__file__).parent / "killed.py", *(words or [folder])]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)

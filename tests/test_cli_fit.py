@@ -83,7 +83,9 @@ def test_tables_that_cannot_be_read_are_named(tmp_path, text, message):
         read_data(tmp_path / "d.csv")
 
 
-@pytest.mark.parametrize("text", ['{"y": [1.0, null]}', '{"y": ["a", "b"]}', '{"y": {"z": 1}}', "[1]", "{"])
+@pytest.mark.parametrize(
+    "text", ['{"y": [1.0, null]}', '{"y": ["a", "b"]}', '{"y": {"z": 1}}', "[1]", "{"]
+)
 def test_objects_that_are_not_numbers_are_refused(tmp_path, text):
     (tmp_path / "d.json").write_text(text)
     with pytest.raises(ValueError, match="--data: "):
@@ -129,11 +131,17 @@ def _only_y(model):
 def test_a_pymc_model_is_found_by_its_type(tmp_path):
     pytest.importorskip("pymc")
     lines = ["import pymc as pm", "with pm.Model() as model:", "    pm.Normal('a')", "def make(y):"]
-    lines += ["    with pm.Model() as m:", "        pm.Normal('y', pm.Normal('b'), observed=y)", "    return m"]
+    lines += [
+        "    with pm.Model() as m:",
+        "        pm.Normal('y', pm.Normal('b'), observed=y)",
+        "    return m",
+    ]
     (tmp_path / "model.py").write_text("\n".join(lines))
     (tmp_path / "y.json").write_text('{"y": [1.0, 2.0]}')
     assert dict(target_of(f"{tmp_path / 'model.py'}:model", None, None).layout) == {"a": ()}
-    assert dict(target_of(f"{tmp_path / 'model.py'}:make", None, tmp_path / "y.json").layout) == {"b": ()}
+    assert dict(target_of(f"{tmp_path / 'model.py'}:make", None, tmp_path / "y.json").layout) == {
+        "b": ()
+    }
 
 
 @pytest.mark.parametrize(
@@ -158,14 +166,18 @@ def test_what_does_not_fit_is_named(model, name, dim, data, message):
 def test_from_a_file_to_draws_and_a_page(model, tmp_path):
     """Other processes load the posterior without the model's file."""
     out = tmp_path / "run"
-    done = command("fit", f"{model}:log_density", "--dim", "2", "--steps", "300", "--out", str(out), "--json")
+    done = command(
+        "fit", f"{model}:log_density", "--dim", "2", "--steps", "300", "--out", str(out), "--json"
+    )
     facts = json.loads(done.stdout)
     assert done.returncode == (0 if facts["trusted"] else 3), done.stderr
     assert facts["model"] == f"{model}:log_density"
     assert facts["cost"]["steps"] == 300
     model.unlink()
     assert command("sample", str(out), "-n", "2000").returncode == 0
-    assert command("sample", str(out), "-n", "100", "--format", "npz", "--seed", "3").returncode == 0
+    assert (
+        command("sample", str(out), "-n", "100", "--format", "npz", "--seed", "3").returncode == 0
+    )
     draws = np.loadtxt(out / "draws.csv", delimiter=",", skiprows=1)
     assert (out / "draws.csv").read_text().startswith("x[0],x[1]\n")
     np.testing.assert_allclose(draws.mean(axis=0), 2, atol=0.2)
@@ -182,7 +194,9 @@ def test_ctrl_c_saves_the_result_so_far(model, tmp_path):
     log, out = tmp_path / "log.jsonl", tmp_path / "run"
     arguments = ["fit", f"{model}:log_density", "--dim", "2", "--out", str(out), "--log", str(log)]
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     until = time.monotonic() + 240
     while time.monotonic() < until and not (log.exists() and log.read_text()):
@@ -201,7 +215,8 @@ def test_a_killed_fit_is_resumed_to_the_same_posterior(model, tmp_path):
     assert command(*arguments, "--out", str(whole)).returncode in (0, 3)
     code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments, "--out", str(out), "--checkpoint"], stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code, *arguments, "--out", str(out), "--checkpoint"],
+        stderr=subprocess.DEVNULL,
     )
     until = time.monotonic() + 240
     while time.monotonic() < until and not list(out.glob("checkpoints/step-*")):
@@ -211,7 +226,9 @@ def test_a_killed_fit_is_resumed_to_the_same_posterior(model, tmp_path):
     assert not (out / "fit.json").exists()
     done = command("resume", str(out))
     assert done.returncode in (0, 3), done.stderr
-    assert (out / "posterior.safetensors").read_bytes() == (whole / "posterior.safetensors").read_bytes()
+    assert (out / "posterior.safetensors").read_bytes() == (
+        whole / "posterior.safetensors"
+    ).read_bytes()
     assert not (out / "checkpoints").exists()
     assert "is finished" in " ".join(command("resume", str(out)).stderr.split())
 
@@ -242,7 +259,10 @@ def test_the_live_page_grows_and_needs_its_secret_address(capsys):
 def test_an_open_browser_gets_the_page_of_the_finished_run(capsys):
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
     start = ksivi.SemiImplicit.location_scale(2)
-    record = Record.of(ksivi.train(jax.random.key(0), target, start, ksivi.SIVI(10, 5), num_steps=5), model="m.py:f")
+    record = Record.of(
+        ksivi.train(jax.random.key(0), target, start, ksivi.SIVI(10, 5), num_steps=5),
+        model="m.py:f",
+    )
     with serving("m.py:f") as watch:
         address = next(word for word in capsys.readouterr().err.split() if word.startswith("http"))
         read = lambda: urllib.request.urlopen(address, timeout=10).read().decode()  # noqa: E731

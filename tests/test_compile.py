@@ -79,7 +79,9 @@ def test_equal_values_of_other_types_are_other_programs():
 @pytest.mark.parametrize("compile", [jit, one_shot])
 def test_programs_nest_under_transformations(compile):
     square = compile(lambda x, power: x**power)
-    assert jnp.allclose(jax.vmap(jax.grad(lambda x: square(x, 3)))(jnp.arange(3.0)), 3 * jnp.arange(3.0) ** 2)
+    assert jnp.allclose(
+        jax.vmap(jax.grad(lambda x: square(x, 3)))(jnp.arange(3.0)), 3 * jnp.arange(3.0) ** 2
+    )
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the lock is XLA's on a CPU")
@@ -87,7 +89,11 @@ def test_batches_of_matrix_decompositions_do_not_lock():
     """Compiled by `jax.jit` with its defaults this waits for good, within seconds, on two threads."""
     two_threads = {**os.environ, "NPROC": "2", "JAX_ENABLE_COMPILATION_CACHE": "0"}
     finished = subprocess.run(
-        [sys.executable, "-c", _TWO_BATCHES], timeout=120, capture_output=True, text=True, env=two_threads
+        [sys.executable, "-c", _TWO_BATCHES],
+        timeout=120,
+        capture_output=True,
+        text=True,
+        env=two_threads,
     )
     assert finished.returncode == 0, finished.stderr
 

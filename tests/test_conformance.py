@@ -34,14 +34,18 @@ OBJECTIVES = {
     "jeffreys, points": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.
-STARTS = {"mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)}
+STARTS = {
+    "mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)
+}
 ALIKE = ("ksivi-u", "wake", "jeffreys, points")
 """Objectives whose way of running is that of others."""
 QUICK = [name for name in OBJECTIVES | STARTS if name not in ALIKE]
 METHODS = {
     "svgd": lambda **o: ksivi.SVGD(**o),
     "ksdd": lambda **o: ksivi.KSDD(**o),
-    "ksdd, adam": lambda **o: ksivi.KSDD(**{"num_steps": 1_000, "optimizer": optax.adam(0.05), **o}),
+    "ksdd, adam": lambda **o: ksivi.KSDD(
+        **{"num_steps": 1_000, "optimizer": optax.adam(0.05), **o}
+    ),
     "mied": lambda **o: ksivi.MIED(**o),
     "sgld": lambda **o: ksivi.SGLD(**o),
     "mala": lambda **o: ksivi.MALA(**{"num_chains": 200, **o}),
@@ -96,7 +100,9 @@ def counted():
 
 
 def same(a, b):
-    return all(np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    return all(
+        np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
 
 
 def sound(history):
@@ -109,7 +115,14 @@ def sound(history):
 def test_objectives_find_a_correlated_gaussian(name):
     steps = 4_000
     schedule = optax.cosine_decay_schedule(3e-3, steps)
-    fit = ksivi.train(KEY, gaussian(), family(), OBJECTIVES[name](), optimizer=optax.adam(schedule), num_steps=steps)
+    fit = ksivi.train(
+        KEY,
+        gaussian(),
+        family(),
+        OBJECTIVES[name](),
+        optimizer=optax.adam(schedule),
+        num_steps=steps,
+    )
     draws = np.asarray(fit.posterior.sample(jax.random.key(1), 20_000))
     assert np.all(np.abs(draws.mean(0) - MEAN) < 0.1 * SD)
     assert np.all(np.abs(draws.std(0) / SD - 1) < (0.2 if name == "sivi-sm" else 0.1))
@@ -131,7 +144,9 @@ def test_methods_find_a_correlated_gaussian(name):
     sound(fit.history)
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ALIKE)])
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in ALIKE)]
+)
 def test_objectives_trace_once_and_repeat_themselves(name):
     make, calls = counted()
     start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, hidden=(8,))
@@ -153,7 +168,11 @@ def test_objectives_trace_once_and_repeat_themselves(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "ksdd, adam" else []) for name in METHODS]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "ksdd, adam" else [])
+        for name in METHODS
+    ],
 )
 def test_methods_trace_once_and_repeat_themselves(name):
     make, calls = counted()

@@ -38,20 +38,30 @@ def test_gradient_variance_equals_that_of_stored_gradients():
     params, frozen = eqx.partition(family, trainable(family))
 
     def gradient(key):
-        loss = lambda p: objective.loss(eqx.combine(p, frozen), None, objective.draw(key, target, family), target, 0)[0]  # noqa: E731
-        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(jax.grad(loss)(params))])
+        loss = lambda p: objective.loss(
+            eqx.combine(p, frozen), None, objective.draw(key, target, family), target, 0
+        )[0]  # noqa: E731
+        return jnp.concatenate(
+            [jnp.ravel(leaf) for leaf in jax.tree.leaves(jax.grad(loss)(params))]
+        )
 
-    stored = np.asarray(jax.jit(jax.vmap(gradient))(jax.random.split(jax.random.key(1), 4_000)), np.float64)
+    stored = np.asarray(
+        jax.jit(jax.vmap(gradient))(jax.random.split(jax.random.key(1), 4_000)), np.float64
+    )
     squares = np.sum((stored - stored.mean(0)) ** 2, axis=1)
     variance, error = gradient_variance(KEY, objective, target, family, 2_000)
-    assert abs(variance - squares.mean()) < 4 * np.hypot(error, squares.std() / np.sqrt(len(squares)))
+    assert abs(variance - squares.mean()) < 4 * np.hypot(
+        error, squares.std() / np.sqrt(len(squares))
+    )
 
 
 def test_gradient_variance_serves_objectives_with_a_state_and_schedules():
     family, annealing = SemiImplicit.location_scale(2), ksivi.Annealing(start=0.1, horizon=100)
     assert gradient_variance(KEY, ksivi.SIVISM(10, (4,)), normal(), family, 5)[0] > 0
     early, late = (
-        gradient_variance(KEY, ksivi.SIVI(10, 0, annealing=annealing), normal(), family, 50, step=step)[0]
+        gradient_variance(
+            KEY, ksivi.SIVI(10, 0, annealing=annealing), normal(), family, 50, step=step
+        )[0]
         for step in (0, 1_000)
     )
     assert early < late
@@ -61,7 +71,9 @@ def test_jacobian_norms_of_a_linear_network():
     """μ = z W + b has ‖J‖² = d (‖z‖² + 1), and a J that does not depend on the parameters."""
     a, b = (MLP(jax.random.key(k), (3, 4)) for k in range(2))
     z = jax.random.normal(KEY, (7, 3))
-    np.testing.assert_allclose(jacobian_norms(a, z), np.sqrt(4 * (np.sum(z**2, axis=1) + 1)), rtol=1e-5)
+    np.testing.assert_allclose(
+        jacobian_norms(a, z), np.sqrt(4 * (np.sum(z**2, axis=1) + 1)), rtol=1e-5
+    )
     np.testing.assert_array_equal(jacobian_lipschitz(a, b, z), 0)
 
 
@@ -73,20 +85,30 @@ def test_jacobian_norms_of_two_linear_layers():
     ahead = np.sum(z**2, axis=1) + 1
     exact = np.sum(net.weights[1] ** 2) * ahead + 2 * (np.sum(hidden**2, axis=1) + 1)
     np.testing.assert_allclose(jacobian_norms(net, z), np.sqrt(exact), rtol=1e-5)
-    moved = eqx.tree_at(lambda n: n.weights[1], net, net.weights[1] + jax.random.normal(KEY, (5, 2)))
+    moved = eqx.tree_at(
+        lambda n: n.weights[1], net, net.weights[1] + jax.random.normal(KEY, (5, 2))
+    )
     np.testing.assert_allclose(jacobian_lipschitz(net, moved, z), np.sqrt(ahead), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: gradient_variance(KEY, None, normal(), SemiImplicit.location_scale(2)), "objective must be one of"),
+        (
+            lambda: gradient_variance(KEY, None, normal(), SemiImplicit.location_scale(2)),
+            "objective must be one of",
+        ),
         (lambda: gradient_variance(KEY, ksivi.SIVI(), None, None), "target and family must be"),
         (
-            lambda: gradient_variance(KEY, ksivi.SIVI(), normal(), SemiImplicit.location_scale(2), 1),
+            lambda: gradient_variance(
+                KEY, ksivi.SIVI(), normal(), SemiImplicit.location_scale(2), 1
+            ),
             "num_repeats must be a whole number of at least 2, got 1",
         ),
-        (lambda: jacobian_norms(MLP(KEY, (3, 2)), jnp.ones(3)), r"z must be an array of shape \(n, d\)"),
+        (
+            lambda: jacobian_norms(MLP(KEY, (3, 2)), jnp.ones(3)),
+            r"z must be an array of shape \(n, d\)",
+        ),
         (
             lambda: jacobian_lipschitz(MLP(KEY, (3, 2)), MLP(KEY, (3, 2)), jnp.ones((1, 3))),
             "must have different parameters",

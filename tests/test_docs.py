@@ -27,7 +27,8 @@ def examples():
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
                 for i, code in enumerate(BLOCK.findall(ast.get_docstring(node) or "")):
                     name = f"{path.stem}.{getattr(node, 'name', '')}.{i}"
-                    marks = [pytest.mark.slow] if LONG.search(code) else []
+                    is_long = LONG.search(code) and name not in ("_train.train.0", "_run.run.0")
+                    marks = [pytest.mark.slow] if is_long else []
                     yield pytest.param(code, id=name, marks=marks)
 
 

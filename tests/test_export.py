@@ -55,8 +55,12 @@ def test_a_model_is_known_to_arviz():
         np.testing.assert_array_equal(kept[name], values)
     mean = draws["intercept"][:, None] + draws["slope"][:, None] * X
     np.testing.assert_allclose(kept["mean"], mean, rtol=1e-5, atol=1e-6)
-    pointwise = stats.norm.logpdf(Y, np.asarray(mean, float), np.asarray(draws["noise"], float)[:, None])
-    np.testing.assert_allclose(np.asarray(found.log_likelihood["y"])[0], pointwise, rtol=2e-3, atol=2e-3)
+    pointwise = stats.norm.logpdf(
+        Y, np.asarray(mean, float), np.asarray(draws["noise"], float)[:, None]
+    )
+    np.testing.assert_allclose(
+        np.asarray(found.log_likelihood["y"])[0], pointwise, rtol=2e-3, atol=2e-3
+    )
     np.testing.assert_allclose(found.observed_data["y"], Y, rtol=1e-6)
     assert set(found.log_likelihood.data_vars) == {"y"}
 
@@ -90,7 +94,9 @@ def test_summaries_and_loo_work():
     _, posterior = trained()
     found = posterior.to_arviz(KEY, 2_000)
     dims = {} if IS_BEFORE_1 else {"sample_dims": "sample"}
-    summary = arviz.summary(found, kind="stats", var_names=["intercept", "slope", "noise"], round_to=4, **dims)
+    summary = arviz.summary(
+        found, kind="stats", var_names=["intercept", "slope", "noise"], round_to=4, **dims
+    )
     assert abs(float(summary.loc["slope", "mean"]) - 2) < 0.02
     by_hand = np.asarray(found.log_likelihood["y"])[0]
     plain = np.sum(-np.log(np.mean(np.exp(-by_hand.astype(float)), axis=0)))

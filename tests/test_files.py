@@ -23,13 +23,17 @@ def posterior(family=None, coordinates=None):
 
 FAMILIES = {
     "mlp": lambda: SemiImplicit.mlp(KEY, dim=2, mixing_dim=3),
-    "sigma of z": lambda: SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, scale="network", activation=jax.nn.silu),
+    "sigma of z": lambda: SemiImplicit.mlp(
+        KEY, dim=2, mixing_dim=3, scale="network", activation=jax.nn.silu
+    ),
     "location-scale": lambda: SemiImplicit.location_scale(2, loc=1.0),
 }
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-@pytest.mark.parametrize("coordinates", [None, Affine(jnp.ones(2), jnp.eye(2)), Affine(jnp.ones(2), jnp.ones(2))])
+@pytest.mark.parametrize(
+    "coordinates", [None, Affine(jnp.ones(2), jnp.eye(2)), Affine(jnp.ones(2), jnp.ones(2))]
+)
 def test_a_loaded_posterior_draws_the_same_numbers(tmp_path, name, coordinates):
     before = posterior(FAMILIES[name](), coordinates)
     before.save(tmp_path / "p.safetensors")
@@ -43,7 +47,9 @@ def test_float64_is_kept_or_refused(tmp_path):
     with jax.enable_x64(True):
         before = posterior()
         before.save(tmp_path / "p")
-        np.testing.assert_array_equal(before.sample(KEY, 9), ksivi.load(tmp_path / "p").sample(KEY, 9))
+        np.testing.assert_array_equal(
+            before.sample(KEY, 9), ksivi.load(tmp_path / "p").sample(KEY, 9)
+        )
     with pytest.raises(ValueError, match="float64: set jax_enable_x64"):
         ksivi.load(tmp_path / "p")
 
@@ -59,7 +65,9 @@ def test_a_float32_file_draws_the_same_numbers_under_x64(tmp_path):
 @pytest.mark.parametrize(
     "family",
     [
-        SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, mixing=SampledMixing(lambda key: jax.random.normal(key, (3,)))),
+        SemiImplicit.mlp(
+            KEY, dim=2, mixing_dim=3, mixing=SampledMixing(lambda key: jax.random.normal(key, (3,)))
+        ),
         SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, activation=lambda x: x**2),
     ],
 )
@@ -110,7 +118,10 @@ def edited(good: bytes, edit) -> bytes:
 @pytest.mark.parametrize(
     ("edit", "match"),
     [
-        (lambda header: header.update(format="2"), "has format 2; this version of ksivi reads format 1"),
+        (
+            lambda header: header.update(format="2"),
+            "has format 2; this version of ksivi reads format 1",
+        ),
         (lambda header: header.update(structure="{}"), "SHA-256"),
         (lambda header: header.update(sha256="0"), "SHA-256"),
         (lambda header: header.pop("format"), "has format None"),

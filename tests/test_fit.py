@@ -43,10 +43,16 @@ def test_an_affine_layer_has_the_density_and_the_score_of_its_gaussian():
 
 
 def test_maximum_likelihood_finds_the_moments_of_its_points():
-    points = jnp.asarray(np.random.default_rng(0).multivariate_normal(MEAN, COVARIANCE, size=2_000), jnp.float32)
-    start = SemiImplicit(GaussianMixing(0), SemiImplicit.location_scale(3).conditional, Triangular.identity(3))
+    points = jnp.asarray(
+        np.random.default_rng(0).multivariate_normal(MEAN, COVARIANCE, size=2_000), jnp.float32
+    )
+    start = SemiImplicit(
+        GaussianMixing(0), SemiImplicit.location_scale(3).conditional, Triangular.identity(3)
+    )
     objective = ksivi.MaximumLikelihood(points, num_samples=500, num_mixing=1)
-    fit = ksivi.train(jax.random.key(0), gaussian(), start, objective, num_steps=1_500, learning_rate=1e-2)
+    fit = ksivi.train(
+        jax.random.key(0), gaussian(), start, objective, num_steps=1_500, learning_rate=1e-2
+    )
     draws = fit.posterior.sample(jax.random.key(1), 20_000)
     np.testing.assert_allclose(np.cov(draws.T), np.cov(points.T), rtol=0.15, atol=0.02)
     np.testing.assert_allclose(draws.mean(axis=0), points.mean(axis=0), atol=0.1)
@@ -67,14 +73,20 @@ def test_chains_leave_right_draws_and_move_wrong_ones():
     assert np.abs(still.difference.shift).max() < 4 / np.sqrt(1_000)
     assert np.abs(still.difference.width).max() < 0.2
     assert np.abs(still.memory).max() < 0.3
-    moved = movement(jax.random.key(0), gaussian(), posterior_of(MEAN + np.array([1.0, 0.0, 0.0]), 0.25 * COVARIANCE))
+    moved = movement(
+        jax.random.key(0),
+        gaussian(),
+        posterior_of(MEAN + np.array([1.0, 0.0, 0.0]), 0.25 * COVARIANCE),
+    )
     assert abs(moved.difference.shift[0] + 0.5) < 0.2
     assert np.all(moved.difference.width > 0.5)
 
 
 def test_ksd_rejects_wrong_draws_alone():
     right = discrepancy(jax.random.key(0), gaussian(), posterior_of())
-    wrong = discrepancy(jax.random.key(0), gaussian(), posterior_of(MEAN + 0.5 * np.sqrt(np.diag(COVARIANCE))))
+    wrong = discrepancy(
+        jax.random.key(0), gaussian(), posterior_of(MEAN + 0.5 * np.sqrt(np.diag(COVARIANCE)))
+    )
     assert right.p_value > 0.01
     assert wrong.p_value < 0.01
     assert wrong.low < wrong.ksd2 < wrong.high
@@ -89,9 +101,9 @@ def test_the_witness_points_to_the_mass():
     expected = -np.linalg.inv(COVARIANCE)[:, 0]
     cosines = direction @ expected / np.linalg.norm(direction, axis=1) / np.linalg.norm(expected)
     assert cosines.min() > 0.99
-    assert np.abs(witness(jax.random.key(0), gaussian(), posterior_of())(MEAN[None].astype(np.float32))).max() < (
-        0.3 * np.abs(direction).max()
-    )
+    assert np.abs(
+        witness(jax.random.key(0), gaussian(), posterior_of())(MEAN[None].astype(np.float32))
+    ).max() < (0.3 * np.abs(direction).max())
 
 
 def test_the_sliced_distance_is_that_of_two_normals_and_0_for_one():
@@ -100,7 +112,10 @@ def test_the_sliced_distance_is_that_of_two_normals_and_0_for_one():
     for dim in (1, 2, 10):
         there, shift = rng.normal(size=(8_000, dim)), np.full(dim, 0.3)
         assert sliced_distance(rng.normal(size=(10_000, dim)), there, weights) < 0.03
-        assert abs(sliced_distance(rng.normal(size=(10_000, dim)) + shift, there, weights) - 0.3) < 0.05
+        assert (
+            abs(sliced_distance(rng.normal(size=(10_000, dim)) + shift, there, weights) - 0.3)
+            < 0.05
+        )
     weighted = rng.normal(size=(8_000, 2)) * 1.5
     weights = np.exp(-0.5 * np.sum(weighted**2 * (1 - 1 / 1.5**2), axis=1))
     assert sliced_distance(rng.normal(size=(10_000, 2)), weighted, weights / weights.sum()) < 0.03
@@ -127,17 +142,25 @@ def test_wrong_shares_of_many_modes_are_seen_where_means_and_widths_are_right():
 def test_the_shift_is_the_difference_of_the_means():
     """To first order, and here exactly: both Gaussians have one covariance."""
     wrong = posterior_of(MEAN + np.array([1.0, 0.5, 0.0]))
-    shift = witness(jax.random.key(0), gaussian(), wrong, num_samples=4_000).shift(MEAN[None].astype(np.float32))
+    shift = witness(jax.random.key(0), gaussian(), wrong, num_samples=4_000).shift(
+        MEAN[None].astype(np.float32)
+    )
     # C is estimated from 4,000 draws.
     np.testing.assert_allclose(shift[0], [-1.0, -0.5, 0.0], atol=0.12)
 
 
 def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
-    ksivi.report.witness_arrows(tmp_path / "f.png", jax.random.key(0), gaussian(), posterior_of(), coordinates=(2, 0))
+    ksivi.report.witness_arrows(
+        tmp_path / "f.png", jax.random.key(0), gaussian(), posterior_of(), coordinates=(2, 0)
+    )
     assert (tmp_path / "f.png").stat().st_size > 10_000
     for pair in ((0, 3), (1, 1), (0,)):
-        with pytest.raises(ValueError, match="coordinates must be two different indices from 0 to 2"):
-            ksivi.report.witness_arrows(tmp_path / "g.png", KEY, gaussian(), posterior_of(), coordinates=pair)
+        with pytest.raises(
+            ValueError, match="coordinates must be two different indices from 0 to 2"
+        ):
+            ksivi.report.witness_arrows(
+                tmp_path / "g.png", KEY, gaussian(), posterior_of(), coordinates=pair
+            )
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
@@ -171,7 +194,9 @@ def test_an_earlier_fit_is_a_start_and_draws_can_be_refined():
     width = lambda draws: np.log(np.asarray(draws).std(axis=0) / np.sqrt(np.diag(COVARIANCE)))  # noqa: E731
     few = ksivi.Recipe(learning_rate=1e-6, chunk=20)
     for refine, tolerance in (("hmc", 0.1), ("importance", 0.15)):
-        fit = ksivi.fit(KEY, gaussian(), init=narrow, refine=refine, num_steps=60, recipe=few, progress=False)
+        fit = ksivi.fit(
+            KEY, gaussian(), init=narrow, refine=refine, num_steps=60, recipe=few, progress=False
+        )
         assert fit.cost.steps == 60
         assert not fit.trusted
         assert np.allclose(width(fit.posterior.sample(KEY, 4_000)), np.log(0.5) / 2, atol=0.1)
@@ -240,7 +265,8 @@ def test_right_draws_raise_no_doubt_and_wrong_ones_do():
 def test_another_run_counts_where_it_found_other_mass():
     target = two_modes()
     one, other = (
-        ksivi.Posterior.of(family_of(np.array(mean), np.eye(2)), target) for mean in ([-4.0, 0.0], [4.0, 1.0])
+        ksivi.Posterior.of(family_of(np.array(mean), np.eye(2)), target)
+        for mean in ([-4.0, 0.0], [4.0, 1.0])
     )
     narrow = ksivi.Posterior.of(family_of(np.array([-4.0, 0.0]), 0.3 * np.eye(2)), target)
     assert "independent runs differ" in _examined(target, one, [other])
@@ -251,7 +277,14 @@ def test_another_run_counts_where_it_found_other_mass():
 
 @pytest.mark.slow
 def test_a_budget_that_is_spent_ends_the_training_and_says_so():
-    fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), budget_s=0.1, recipe=ksivi.Recipe(chunk=50), progress=False)
+    fit = ksivi.fit(
+        KEY,
+        gaussian(),
+        init=posterior_of(),
+        budget_s=0.1,
+        recipe=ksivi.Recipe(chunk=50),
+        progress=False,
+    )
     assert fit.cost.steps == 100  # one chunk at the full rate, one of cooling
     assert fit.trusted, fit.status
     assert "as many as 0.1 s allow on this machine" in str(fit.status)
@@ -285,9 +318,13 @@ def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match='refine must be "hmc" or "importance", got \'mcmc\''):
         ksivi.fit(KEY, gaussian(), refine="mcmc")
     with pytest.raises(ValueError, match="init must have the target's dim 3, got dim 2"):
-        ksivi.fit(KEY, gaussian(), init=ksivi.Posterior.of(SemiImplicit.location_scale(2), two_modes()))
+        ksivi.fit(
+            KEY, gaussian(), init=ksivi.Posterior.of(SemiImplicit.location_scale(2), two_modes())
+        )
     with pytest.raises(ValueError, match="init must be an earlier fit"):
         ksivi.fit(KEY, gaussian(), init=3)
     objective = ksivi.MaximumLikelihood(jnp.zeros((5, 2)))
     with pytest.raises(ValueError, match="points must have the family's dim"):
-        ksivi.train(jax.random.key(0), gaussian(), family_of(MEAN, COVARIANCE), objective, num_steps=5)
+        ksivi.train(
+            jax.random.key(0), gaussian(), family_of(MEAN, COVARIANCE), objective, num_steps=5
+        )

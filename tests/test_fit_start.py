@@ -35,8 +35,12 @@ def test_a_start_has_the_modes_that_search_found():
     start = choose_start(jax.random.key(2), target, gaussians)
     draws = jax.vmap(start.target.to_original)(start.draws)
     share = float(jnp.mean(draws[:, 0] < 0))
-    assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 500)  # 3,000 resampled of 3,600 weighted: some 500 effective
-    alone = choose_start(jax.random.key(3), gaussian(), batch_and_match(jax.random.key(4), gaussian(), *_starts()))
+    assert abs(share - 0.7) < 4 * np.sqrt(
+        0.21 / 500
+    )  # 3,000 resampled of 3,600 weighted: some 500 effective
+    alone = choose_start(
+        jax.random.key(3), gaussian(), batch_and_match(jax.random.key(4), gaussian(), *_starts())
+    )
     assert alone.draws is None
 
 
@@ -96,12 +100,16 @@ def test_peaks_of_rounding_are_no_modes():
 
     def spike(x):
         far = jnp.sum((x - jnp.array([4.0, -4.0, 4.0])) ** 2) < 4
-        noise = jax.lax.stop_gradient(1e3 * (jnp.sin(1e4 * x[0]) + 1))  # as rounding, which no derivative knows
+        noise = jax.lax.stop_gradient(
+            1e3 * (jnp.sin(1e4 * x[0]) + 1)
+        )  # as rounding, which no derivative knows
         return jnp.where(far, noise, 0.0)
 
     target = narrow_and_far(spike)
     found, gaussians = _known(target)
-    assert len(with_far_modes(jax.random.key(2), target, found, gaussians).elbos) == len(gaussians.elbos)
+    assert len(with_far_modes(jax.random.key(2), target, found, gaussians).elbos) == len(
+        gaussians.elbos
+    )
 
 
 def _starts():
@@ -111,7 +119,10 @@ def _starts():
 def test_the_stop_rule_waits_for_certainty():
     rng = np.random.default_rng(0)
     steps = np.arange(3_000)
-    flat, falling = 5 + 0.1 * rng.normal(size=(2, 3_000)), 5 - 1e-4 * steps + 0.1 * rng.normal(size=(2, 3_000))
+    flat, falling = (
+        5 + 0.1 * rng.normal(size=(2, 3_000)),
+        5 - 1e-4 * steps + 0.1 * rng.normal(size=(2, 3_000)),
+    )
     noisy = 5 + 10 * rng.normal(size=(2, 3_000))
     assert has_settled(flat, 2_000)
     assert has_settled(np.full((1, 2_000), 2.0), 2_000)

@@ -56,10 +56,19 @@ def test_records(part, tmp_path):
     draws = np.asarray(record.posterior.sample(KEY, 5))
 
     def same(found):
-        histories = all(np.array_equal(found.history[name], values) for name, values in record.history.items())
-        return histories and found.facts == record.facts and np.array_equal(found.posterior.sample(KEY, 5), draws)
+        histories = all(
+            np.array_equal(found.history[name], values) for name, values in record.history.items()
+        )
+        return (
+            histories
+            and found.facts == record.facts
+            and np.array_equal(found.posterior.sample(KEY, 5), draws)
+        )
 
-    assert refused_or_the_same(lambda: ksivi.read_record(tmp_path), tmp_path / part, same) > 0.8 * COUNT
+    assert (
+        refused_or_the_same(lambda: ksivi.read_record(tmp_path), tmp_path / part, same)
+        > 0.8 * COUNT
+    )
 
 
 def test_snapshots(tmp_path):
@@ -68,8 +77,14 @@ def test_snapshots(tmp_path):
     good = checkpoints.Snapshot.read(path)
 
     def same(found):
-        arrays = all(np.array_equal(found.arrays[name], array) for name, array in good.arrays.items())
-        return arrays and (found.step, found.identity, found.facts) == (good.step, good.identity, good.facts)
+        arrays = all(
+            np.array_equal(found.arrays[name], array) for name, array in good.arrays.items()
+        )
+        return arrays and (found.step, found.identity, found.facts) == (
+            good.step,
+            good.identity,
+            good.facts,
+        )
 
     assert refused_or_the_same(lambda: checkpoints.Snapshot.read(path), path, same) > 0.8 * COUNT
 

@@ -42,7 +42,9 @@ def nuts_on_normal():
 
 
 def funnel():
-    return ksivi.Target(lambda x: -(x[0] ** 2) / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0], dim=2)
+    return ksivi.Target(
+        lambda x: -(x[0] ** 2) / 18 - 0.5 * x[1] ** 2 * jnp.exp(-x[0]) - 0.5 * x[0], dim=2
+    )
 
 
 def noncentred(u):
@@ -75,13 +77,18 @@ def test_mala_is_sensitive_to_its_metropolis_test():
     fit = ksivi.run(KEY, gaussian(), ksivi.SGLD(step, 2_000, num_warmup=400, num_draws=1, thin=1))
     draws = np.asarray(fit.posterior.family.points)
     exact = np.random.default_rng(0).normal(size=draws.shape) @ SCALE.T
-    assert min(ks_2samp(draws @ d, exact @ d).pvalue for d in (*np.eye(3), np.array([1.0, -1.0, 1.0]))) < 1e-3
+    assert (
+        min(ks_2samp(draws @ d, exact @ d).pvalue for d in (*np.eye(3), np.array([1.0, -1.0, 1.0])))
+        < 1e-3
+    )
 
 
 @pytest.mark.parametrize("step_size", [pytest.param(0.05, marks=pytest.mark.slow), 0.8])
 def test_sglds_stationary_variance(step_size):
     """x ← (1 − ε/2) x + √ε ξ has the stationary variance 1 / (1 − ε/4), which is 1 for a small step."""
-    method = ksivi.SGLD(step_size, 1_000, num_warmup=400, num_draws=20, thin=int(12 / step_size) + 1)
+    method = ksivi.SGLD(
+        step_size, 1_000, num_warmup=400, num_draws=20, thin=int(12 / step_size) + 1
+    )
     draws = np.asarray(ksivi.run(KEY, normal(), method).posterior.family.points)
     variance, error = draws.var(), np.sqrt(2 / draws.size)
     assert abs(variance * (1 - step_size / 4) - 1) < 4 * error
@@ -94,7 +101,9 @@ def test_sgld_uses_minibatches_and_all_rows_where_there_are_none():
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
     results = []
     for batch_size in (None, 10):
-        target = ksivi.Target.from_data(lambda x: 0.0 * x[0], log_likelihood, rows, dim=1, batch_size=batch_size)
+        target = ksivi.Target.from_data(
+            lambda x: 0.0 * x[0], log_likelihood, rows, dim=1, batch_size=batch_size
+        )
         fit = ksivi.run(KEY, target, ksivi.SGLD(1e-3, 500, num_warmup=500, num_draws=10, thin=100))
         results.append(np.asarray(fit.posterior.family.points))
     for draws in results:
@@ -108,7 +117,9 @@ def test_sgld_uses_minibatches_and_all_rows_where_there_are_none():
 def test_nuts_uses_all_rows_of_a_minibatched_target():
     rows = jax.random.normal(KEY, (100, 1)) + 3.0
     log_likelihood = lambda x, batch: -0.5 * jnp.sum((batch - x[None]) ** 2)  # noqa: E731
-    target = ksivi.Target.from_data(lambda x: 0.0 * x[0], log_likelihood, rows, dim=1, batch_size=10)
+    target = ksivi.Target.from_data(
+        lambda x: 0.0 * x[0], log_likelihood, rows, dim=1, batch_size=10
+    )
     draws = np.asarray(ksivi.run(KEY, target, ksivi.NUTS()).posterior.family.points)
     np.testing.assert_allclose([draws.mean(), draws.std()], [float(rows.mean()), 0.1], rtol=0.05)
 
@@ -130,7 +141,9 @@ def test_a_diverging_sgld_ends_with_a_status_and_a_finite_history():
 
 def test_chains_that_do_not_agree_are_not_trusted():
     """Two modes that no chain crosses between."""
-    modes = lambda x: jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2) - 0.5 * x[1] ** 2  # noqa: E731
+    modes = lambda x: (
+        jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2) - 0.5 * x[1] ** 2
+    )  # noqa: E731
     start = jnp.asarray([[-30.0, 0.0], [-30.0, 0.0], [30.0, 0.0], [30.0, 0.0]])
     fit = ksivi.run(KEY, ksivi.Target(modes, dim=2), ksivi.NUTS(4, 300, 1_000, start=start))
     assert str(fit.status).startswith("not trusted: R-hat ")
@@ -141,11 +154,15 @@ def test_chains_that_do_not_agree_are_not_trusted():
 def test_divergent_transitions_are_counted_and_not_trusted():
     fit = ksivi.run(KEY, funnel(), NUTS)
     assert fit.diagnostics.divergences > 0
-    assert str(fit.status).startswith(f"not trusted: {fit.diagnostics.divergences:,} divergent transitions")
+    assert str(fit.status).startswith(
+        f"not trusted: {fit.diagnostics.divergences:,} divergent transitions"
+    )
 
 
 def test_a_chain_that_never_moves_is_not_trusted():
-    fit = ksivi.run(KEY, normal(), ksivi.MALA(50.0, **MANY, num_warmup=20, thin=1, target_acceptance=None))
+    fit = ksivi.run(
+        KEY, normal(), ksivi.MALA(50.0, **MANY, num_warmup=20, thin=1, target_acceptance=None)
+    )
     assert fit.status.kind == "not trusted"
     assert fit.diagnostics.acceptance < 0.01
 
@@ -175,9 +192,18 @@ def test_a_resumed_run_remembers_its_divergences():
 @pytest.mark.parametrize(
     ("resumed", "message"),
     [
-        (lambda state: (normal(), ksivi.NUTS(4, 310, 1_040), state), "run of the same NUTS, which may only be shorter"),
-        (lambda state: (normal(), ksivi.SVGD(4, 900), state), "run of the same SVGD, which may only be shorter"),
-        (lambda state: (gaussian_at(5.0), ksivi.NUTS(4, 300, 1_001), state), "must come from a run on the same target"),
+        (
+            lambda state: (normal(), ksivi.NUTS(4, 310, 1_040), state),
+            "run of the same NUTS, which may only be shorter",
+        ),
+        (
+            lambda state: (normal(), ksivi.SVGD(4, 900), state),
+            "run of the same SVGD, which may only be shorter",
+        ),
+        (
+            lambda state: (gaussian_at(5.0), ksivi.NUTS(4, 300, 1_001), state),
+            "must come from a run on the same target",
+        ),
     ],
     ids=["warm-up", "method", "target"],
 )
@@ -198,7 +224,9 @@ def test_mala_without_warm_up_uses_the_step_it_is_given():
     assert fit.diagnostics.acceptance > 0.8
 
 
-@pytest.mark.parametrize("chunk_size", [1, 7, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 100))])
+@pytest.mark.parametrize(
+    "chunk_size", [1, 7, *(pytest.param(size, marks=pytest.mark.slow) for size in (3, 100))]
+)
 def test_a_bad_state_never_becomes_a_draw(chunk_size):
     """SGLD walks over the edge of the support; what is kept does not depend on where a chunk ends."""
     edge = ksivi.Target(lambda x: jnp.sum(jnp.log(5 - x) + 20 * x), dim=1)
@@ -230,8 +258,12 @@ def test_r_hat_and_ess_of_independent_draws():
 
 
 def test_thinning_keeps_every_kth_state():
-    every = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=40, thin=1)).state.kept[0]
-    fifth = ksivi.run(KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=8, thin=5)).state.kept[0]
+    every = ksivi.run(
+        KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=40, thin=1)
+    ).state.kept[0]
+    fifth = ksivi.run(
+        KEY, normal(), ksivi.MALA(0.5, 3, num_warmup=10, num_draws=8, thin=5)
+    ).state.kept[0]
     assert np.array_equal(fifth, every[4::5])
 
 
@@ -255,13 +287,23 @@ def test_reference_draws_are_kept_and_read_back(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(reference, "run", refuse)
-        assert np.array_equal(draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path))
-        for other in ({"target": normal(3)}, {"key": jax.random.key(1)}, {"method": ksivi.NUTS(num_draws=600)}):
+        assert np.array_equal(
+            draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path)
+        )
+        for other in (
+            {"target": normal(3)},
+            {"key": jax.random.key(1)},
+            {"method": ksivi.NUTS(num_draws=600)},
+        ):
             call = {"key": KEY, "target": gaussian(), "method": method, **other}
             with pytest.raises(AssertionError, match="drawn again"):
-                ksivi.reference_draws(call["key"], call["target"], method=call["method"], cache=tmp_path)
+                ksivi.reference_draws(
+                    call["key"], call["target"], method=call["method"], cache=tmp_path
+                )
     file.write_bytes(file.read_bytes()[:-7])
-    assert np.array_equal(draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path))
+    assert np.array_equal(
+        draws, ksivi.reference_draws(KEY, gaussian(), method=method, cache=tmp_path)
+    )
 
 
 def test_draws_of_another_target_are_not_taken_for_its_own(tmp_path, monkeypatch):
@@ -274,7 +316,9 @@ def test_draws_of_another_target_are_not_taken_for_its_own(tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_funnels_need_easier_coordinates(tmp_path):
-    with pytest.raises(RuntimeError, match=r"NUTS gives no reference for this target: not trusted: .* divergent"):
+    with pytest.raises(
+        RuntimeError, match=r"NUTS gives no reference for this target: not trusted: .* divergent"
+    ):
         ksivi.reference_draws(KEY, funnel(), cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
     draws = np.asarray(ksivi.reference_draws(KEY, funnel(), transform=noncentred, cache=tmp_path))
@@ -302,9 +346,13 @@ def test_the_fingerprint_sees_programs_data_and_nothing_else():
     assert made_of([1.0, 2.0]) == made_of([1.0, 2.0])
     assert len({made_of([1.0, 2.0]), made_of([1.0, 2.1]), made_of([1.0, 2.0], power=4)}) == 3
     wrapped = lambda c: jax.checkpoint(jax.jit(lambda x: jnp.sum((x - jnp.asarray(c)) ** 2)))  # noqa: E731
-    inside = [reference.fingerprint(wrapped(c), 2, ()) for c in ([0.0, 0.0], [0.0, 0.0], [50.0, 0.0])]
+    inside = [
+        reference.fingerprint(wrapped(c), 2, ()) for c in ([0.0, 0.0], [0.0, 0.0], [50.0, 0.0])
+    ]
     assert inside[0] == inside[1] != inside[2]
-    assert reference.fingerprint(lambda x: x[0], 2, (KEY,)) != reference.fingerprint(lambda x: x[0], 2, ())
+    assert reference.fingerprint(lambda x: x[0], 2, (KEY,)) != reference.fingerprint(
+        lambda x: x[0], 2, ()
+    )
     data = [ksivi.problems.waveform(seed=seed).target for seed in (0, 0, 1)]
     prints = [reference.fingerprint(target.log_density, 22, ()) for target in data]
     assert prints[0] == prints[1] != prints[2]
@@ -316,7 +364,9 @@ def test_the_fingerprint_is_the_same_in_another_process():
         "print(fingerprint(lambda x: jnp.sum(jax.nn.relu(x) ** 2), 2, (jnp.ones(2), 'a')))"
     )
     prints = [
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
         for _ in range(2)
     ]
     assert prints[0] == prints[1]
@@ -325,7 +375,9 @@ def test_the_fingerprint_is_the_same_in_another_process():
 def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.warns(UserWarning, match="reference draws could not be saved"):
-        draws = ksivi.reference_draws(KEY, normal(), method=NUTS, cache=tmp_path / "file" / "folder")
+        draws = ksivi.reference_draws(
+            KEY, normal(), method=NUTS, cache=tmp_path / "file" / "folder"
+        )
     assert draws.shape == (4_000, 2)
 
 
@@ -334,16 +386,26 @@ def test_waveforms_reference_has_the_known_moments(data):
     """Anchors of an independent NUTS run, within 3 combined standard errors."""
     target = ksivi.problems.waveform(data / "waveform.mat").target
     draws = np.asarray(ksivi.reference_draws(KEY, target), float)
-    ess = np.array([agreement(draws[:, [i]].reshape(2_500, 4, 1)).effective_sample_size for i in range(22)])
+    ess = np.array(
+        [agreement(draws[:, [i]].reshape(2_500, 4, 1)).effective_sample_size for i in range(22)]
+    )
     errors = draws.std(0) / np.sqrt(ess)
-    for index, mean, error in ((0, 5.764, 0.012), (8, -1.937, 0.005), (16, 1.593, 0.005), (18, 1.927, 0.005)):
+    for index, mean, error in (
+        (0, 5.764, 0.012),
+        (8, -1.937, 0.005),
+        (16, 1.593, 0.005),
+        (18, 1.927, 0.005),
+    ):
         ours = draws[:, index].mean()
         print(f"β{index}: {ours:.3f} ± {errors[index]:.3f}, anchor {mean} ± {error}")
         assert abs(ours - mean) < 3 * np.hypot(errors[index], error)
     for index, sd in ((0, 0.822), (1, 0.227)):
         assert abs(draws[:, index].std() / sd - 1) < 3 * np.sqrt(2 / (2 * ess[index]))
     stored = np.load(data / "reference" / "waveform.npz")["draws"]
-    assert np.all(np.abs(draws.mean(0) - stored.mean(0)) < 4 * np.sqrt(errors**2 + stored.var(0) / len(stored)))
+    assert np.all(
+        np.abs(draws.mean(0) - stored.mean(0))
+        < 4 * np.sqrt(errors**2 + stored.var(0) / len(stored))
+    )
 
 
 @pytest.mark.slow
@@ -357,9 +419,14 @@ def test_diffusions_have_a_reference():
 def test_values_are_needed_where_a_metropolis_test_is():
     score_only = ksivi.Target.from_score(lambda x: -x, dim=2)
     for method, name in ((ksivi.MALA(), "MALA"), (ksivi.NUTS(), "NUTS")):
-        with pytest.raises(ValueError, match=f"{name} needs log-density values, but this target has only a score"):
+        with pytest.raises(
+            ValueError, match=f"{name} needs log-density values, but this target has only a score"
+        ):
             ksivi.run(KEY, score_only, method)
-    assert ksivi.run(KEY, score_only, ksivi.SGLD(0.1, 10, 10, 5, thin=1)).status.kind in ("step limit", "not trusted")
+    assert ksivi.run(KEY, score_only, ksivi.SGLD(0.1, 10, 10, 5, thin=1)).status.kind in (
+        "step limit",
+        "not trusted",
+    )
 
 
 def test_stored_draws_are_the_chains_draws():
@@ -375,13 +442,28 @@ def test_stored_draws_are_the_chains_draws():
         (lambda: ksivi.SGLD(num_chains=0), "num_chains must be a whole number of at least 1"),
         (lambda: ksivi.SGLD(clip=-1.0), "clip must be one positive number"),
         (lambda: ksivi.MALA(thin=0), "thin must be a whole number of at least 1"),
-        (lambda: ksivi.MALA(target_acceptance=1.5), "target_acceptance must be a probability between 0 and 1"),
-        (lambda: ksivi.NUTS(target_acceptance=None), "target_acceptance must be a probability between 0 and 1"),
+        (
+            lambda: ksivi.MALA(target_acceptance=1.5),
+            "target_acceptance must be a probability between 0 and 1",
+        ),
+        (
+            lambda: ksivi.NUTS(target_acceptance=None),
+            "target_acceptance must be a probability between 0 and 1",
+        ),
         (lambda: ksivi.NUTS(num_warmup=5), "num_warmup must be a whole number of at least 20"),
         (lambda: ksivi.NUTS(max_doublings=0), "max_doublings must be a whole number of at least 1"),
-        (lambda: ksivi.NUTS(3, start=jnp.zeros((4, 2))), "start must have 3 points, one per particle or chain, got 4"),
-        (lambda: ksivi.reference_draws(KEY, normal(), method=ksivi.MALA()), "method must be a ksivi.NUTS"),
-        (lambda: ksivi.reference_draws(KEY, normal(), transform=lambda u: u[:1]), "transform must map \\(2,\\)"),
+        (
+            lambda: ksivi.NUTS(3, start=jnp.zeros((4, 2))),
+            "start must have 3 points, one per particle or chain, got 4",
+        ),
+        (
+            lambda: ksivi.reference_draws(KEY, normal(), method=ksivi.MALA()),
+            "method must be a ksivi.NUTS",
+        ),
+        (
+            lambda: ksivi.reference_draws(KEY, normal(), transform=lambda u: u[:1]),
+            "transform must map \\(2,\\)",
+        ),
         (lambda: ksivi.reference_draws(KEY, lambda x: x), "target must be a ksivi.Target"),
     ],
 )

@@ -21,7 +21,7 @@ from ksivi._core.compile import jit
 
 TOLERANCE = {"float64": 1e-8, "float32": 1e-5}
 CASES = [
-    pytest.param(name, precision, marks=() if (name, precision) == ("vanilla", "float64") else pytest.mark.slow)
+    pytest.param(name, precision, marks=() if name == "vanilla" else pytest.mark.slow)
     for name in on_devices.CASES
     for precision in on_devices.STEPS
 ]
@@ -63,7 +63,8 @@ def test_fit_refuses_as_many_virtual_devices_as_threads(monkeypatch):
     monkeypatch.setenv("NPROC", "2")
     mesh = mesh_of(2, "cpu")
     with pytest.raises(
-        ValueError, match="mesh must have fewer virtual devices than XLA has threads, got 2 devices and"
+        ValueError,
+        match="mesh must have fewer virtual devices than XLA has threads, got 2 devices and",
     ):
         sharding.require_threads(mesh)
     monkeypatch.setenv("NPROC", "4")
@@ -74,7 +75,9 @@ def test_a_mesh_of_cpus_is_guarded_beside_a_gpu_too(monkeypatch):
     """The platform is the mesh's. That of the process says nothing about it."""
     monkeypatch.setenv("NPROC", "2")
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    with pytest.raises(ValueError, match="mesh must have fewer virtual devices than XLA has threads"):
+    with pytest.raises(
+        ValueError, match="mesh must have fewer virtual devices than XLA has threads"
+    ):
         sharding.require_threads(mesh_of(4, "cpu"))
     assert sharding.require_threads(mesh_of(4, "gpu"))
 
@@ -108,7 +111,10 @@ def start(*arguments):
     script = Path(__file__).parent / "on_devices.py"
     environment = {**os.environ, "JAX_PLATFORMS": "cpu", "NPROC": "8"}
     return subprocess.Popen(
-        [sys.executable, script, *map(str, arguments)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, script, *map(str, arguments)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 
@@ -122,11 +128,15 @@ def finished(processes):
 def small_run(mesh, target=None):
     target = target or ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
-    return ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(num_samples=16), num_steps=2, mesh=mesh)
+    return ksivi.train(
+        jax.random.key(1), target, family, ksivi.KSIVI(num_samples=16), num_steps=2, mesh=mesh
+    )
 
 
 def test_a_mesh_with_other_axes_is_refused():
-    with pytest.raises(ValueError, match="mesh must have axes named seeds, samples or data, got 'batch'"):
+    with pytest.raises(
+        ValueError, match="mesh must have axes named seeds, samples or data, got 'batch'"
+    ):
         small_run(jax.make_mesh((1,), ("batch",)))
 
 
@@ -136,12 +146,16 @@ def test_what_is_no_mesh_is_refused():
 
 
 def test_a_target_without_rows_cannot_be_divided_by_them():
-    with pytest.raises(ValueError, match=r"a mesh with an axis named data needs a target with rows"):
+    with pytest.raises(
+        ValueError, match=r"a mesh with an axis named data needs a target with rows"
+    ):
         small_run(jax.make_mesh((1,), ("data",)))
 
 
 def test_rows_on_the_host_cannot_be_divided():
     rows = ksivi.Rows(np.zeros((64, 3), np.float32))
-    target = ksivi.Target.from_data(on_devices.log_prior, lambda x, batch: jnp.sum(batch) * x[0], rows, 2, batch_size=8)
+    target = ksivi.Target.from_data(
+        on_devices.log_prior, lambda x, batch: jnp.sum(batch) * x[0], rows, 2, batch_size=8
+    )
     with pytest.raises(ValueError, match="a mesh with an axis named data needs all rows in memory"):
         small_run(jax.make_mesh((1,), ("data",)), target)

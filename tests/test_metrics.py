@@ -16,7 +16,9 @@ def normal(seed, n, d=2, shift=0.0):
 
 def test_kl_of_two_gaussians():
     """KL(N(m, I) ‖ N(0, I)) = ‖m‖²/2; the estimator's standard deviation here is near 0.01."""
-    estimates = [metrics.kl_knn(normal(s, 5_000, shift=0.5), normal(100 + s, 5_000)) for s in range(5)]
+    estimates = [
+        metrics.kl_knn(normal(s, 5_000, shift=0.5), normal(100 + s, 5_000)) for s in range(5)
+    ]
     np.testing.assert_allclose(np.mean(estimates), 0.25, atol=0.03)
     assert abs(metrics.kl_knn(normal(1, 5_000), normal(2, 5_000))) < 0.05
 
@@ -24,7 +26,9 @@ def test_kl_of_two_gaussians():
 def test_ksd_equals_the_closed_form():
     """Repeated estimates against KSD²(N(m, I) ‖ N(0, I)) = ‖m‖² (1 + 4/h)^(−d/2) for the Gaussian kernel."""
     kernel, shift = ksivi.kernels.Gaussian(ksivi.kernels.Fixed(2.0)), 0.4
-    estimates = np.array([metrics.ksd(normal(s, 400, shift=shift), lambda x: -x, kernel=kernel) for s in range(30)])
+    estimates = np.array(
+        [metrics.ksd(normal(s, 400, shift=shift), lambda x: -x, kernel=kernel) for s in range(30)]
+    )
     expected = 2 * shift**2 * (1 + 4 / 2.0) ** -1
     assert abs(estimates.mean() - expected) < 4 * estimates.std() / np.sqrt(30)
 
@@ -43,13 +47,17 @@ def test_mmd_equals_the_double_loop():
     h = np.sort(spreads)[(spreads.size - 1) // 2]
     means = [truth.gram("gaussian", a, b, h).mean() for a, b in ((x, x), (y, y), (x, y))]
     expected = np.sqrt(means[0] + means[1] - 2 * means[2])
-    np.testing.assert_allclose(metrics.mmd(x.astype(np.float32), y.astype(np.float32)), expected, rtol=1e-4)
+    np.testing.assert_allclose(
+        metrics.mmd(x.astype(np.float32), y.astype(np.float32)), expected, rtol=1e-4
+    )
 
 
 def test_sliced_wasserstein_of_a_shift():
     """A shift by v moves each projection by ⟨θ, v⟩: the mean of ⟨θ, v⟩² is ‖v‖²/d."""
     x = normal(0, 500, d=3)
-    estimate = metrics.sliced_wasserstein(KEY, x, x + jnp.array([[3.0, 0.0, 0.0]]), num_projections=5_000)
+    estimate = metrics.sliced_wasserstein(
+        KEY, x, x + jnp.array([[3.0, 0.0, 0.0]]), num_projections=5_000
+    )
     np.testing.assert_allclose(estimate, np.sqrt(9 / 3), rtol=0.03)
     assert metrics.sliced_wasserstein(KEY, x, x) < 1e-6
 
@@ -82,14 +90,21 @@ def test_boxed_wasserstein_of_exact_student_t_draws():
     """The floor falls with the number of points, but not to 0."""
     draws = np.asarray(ksivi.problems.student_t().reference(KEY, 4_000))
     few, many = (
-        np.mean([metrics.boxed_wasserstein(draws[i : i + n], draws[3_000:], 5.0) for i in range(0, 1_500, 300)])
+        np.mean(
+            [
+                metrics.boxed_wasserstein(draws[i : i + n], draws[3_000:], 5.0)
+                for i in range(0, 1_500, 300)
+            ]
+        )
         for n in (30, 300)
     )
     assert 0.01 < many < few
 
 
 def test_boxes_without_points_or_with_too_many_are_refused():
-    with pytest.raises(ValueError, match=r"x and y must have points within ±0\.5, got 0 and 5 of them there"):
+    with pytest.raises(
+        ValueError, match=r"x and y must have points within ±0\.5, got 0 and 5 of them there"
+    ):
         metrics.boxed_wasserstein(np.ones((5, 2)), np.zeros((5, 2)), 0.5)
     with pytest.raises(ValueError, match="at most 25,000,000 pairs in the box, got 5,001 × 5,000"):
         metrics.boxed_wasserstein(np.zeros((5_001, 2)), np.zeros((5_000, 2)), 0.5)
@@ -101,7 +116,9 @@ def test_rmse_is_of_the_mean_prediction_and_nll_of_the_mixture():
     f, y, precision = np.array([[1.0, 2.0, 0.0], [3.0, 2.0, 60.0]]), np.array([2.0, 3.0, 0.5]), 0.8
     np.testing.assert_allclose(metrics.rmse(f, y), np.sqrt((0 + 1 + 29.5**2) / 3))
     normal = lambda r: np.sqrt(precision / (2 * np.pi)) * np.exp(-0.5 * precision * r**2)  # noqa: E731
-    expected = -np.mean([np.log(np.mean([normal(f[s, n] - y[n]) for s in range(2)])) for n in range(3)])
+    expected = -np.mean(
+        [np.log(np.mean([normal(f[s, n] - y[n]) for s in range(2)])) for n in range(3)]
+    )
     np.testing.assert_allclose(metrics.nll(f, y, precision), expected, rtol=1e-6)
     with pytest.raises(ValueError, match=r"y must be 3 finite numbers, .* got shape \(2,\)"):
         metrics.rmse(f, y[:2])
@@ -122,6 +139,9 @@ def test_pairwise_metrics_hold_no_matrix_of_all_pairs():
     from ksivi.metrics import _stein as stein
 
     x, kernel = jnp.zeros((100_000, 2)), ksivi.kernels.IMQ(ksivi.kernels.Fixed(1.0))
-    for function, arguments in ((stein._ksd2, (x, lambda x: -x, kernel)), (stein._mean_kernel, (kernel, x, x))):
+    for function, arguments in (
+        (stein._ksd2, (x, lambda x: -x, kernel)),
+        (stein._mean_kernel, (kernel, x, x)),
+    ):
         compiled = eqx.filter_jit(function.__wrapped__).lower(*arguments).compile().compiled
         assert compiled.memory_analysis().temp_size_in_bytes < 2**29

@@ -63,7 +63,9 @@ def torch_regression():
 
 def callback_rates():
     def log_rates(u):
-        return np.sum((EVENTS + 1) * u - (HOURS + 1) * np.exp(u)), (EVENTS + 1) - (HOURS + 1) * np.exp(u)
+        return np.sum((EVENTS + 1) * u - (HOURS + 1) * np.exp(u)), (EVENTS + 1) - (
+            HOURS + 1
+        ) * np.exp(u)
 
     fit = ksivi.fit(jax.random.key(0), ksivi.from_callback(log_rates, 3))
     data = fit.posterior.to_arviz(jax.random.key(1), NUM_DRAWS)
@@ -82,7 +84,12 @@ def of_chains(chains):
 def by_numpyro(model):
     kernel = numpyro.infer.NUTS(model, target_accept_prob=0.95)
     chains = numpyro.infer.MCMC(
-        kernel, num_warmup=1_000, num_samples=5_000, num_chains=4, chain_method="vectorized", progress_bar=False
+        kernel,
+        num_warmup=1_000,
+        num_samples=5_000,
+        num_chains=4,
+        chain_method="vectorized",
+        progress_bar=False,
     )
     chains.run(jax.random.key(2))
     return of_chains(arviz.from_dict(chains.get_samples(group_by_chain=True)))
@@ -92,7 +99,9 @@ def by_pymc(model):
     import pymc
 
     with model:
-        return of_chains(pymc.sample(2_500, tune=1_000, chains=4, cores=1, random_seed=0, progressbar=False))
+        return of_chains(
+            pymc.sample(2_500, tune=1_000, chains=4, cores=1, random_seed=0, progressbar=False)
+        )
 
 
 def by_conjugacy():
@@ -104,7 +113,10 @@ def by_conjugacy():
 
 def by_digamma():
     """The logarithm of a gamma variable of shape a and rate b has mean ψ(a) − log b and variance ψ′(a)."""
-    means, widths = special.digamma(EVENTS + 1) - np.log(HOURS + 1), np.sqrt(special.polygamma(1, EVENTS + 1))
+    means, widths = (
+        special.digamma(EVENTS + 1) - np.log(HOURS + 1),
+        np.sqrt(special.polygamma(1, EVENTS + 1)),
+    )
     return {f"x[{i}]": (means[i], widths[i], 0.0) for i in range(3)}
 
 
@@ -144,7 +156,9 @@ def test_rates_in_numpy():
     require_means(fit, summary, by_digamma())
 
 
-@pytest.mark.parametrize("user_code", [eight_schools, pymc_regression, torch_regression, callback_rates])
+@pytest.mark.parametrize(
+    "user_code", [eight_schools, pymc_regression, torch_regression, callback_rates]
+)
 def test_it_takes_fewer_than_ten_lines(user_code):
     body = [line for line in inspect.getsource(user_code).splitlines()[1:] if line.strip()]
     assert len(body) < 10

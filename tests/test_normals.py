@@ -34,12 +34,20 @@ def test_words_are_those_of_jaxs_threefry():
 def test_numbers_are_box_and_mullers():
     """Against the formula in double precision, at words that reach every axis and both ends of the radius."""
     a = np.array([0, 1, 2**31, 2**32 - 1, 12_345, 2**30, 77, 2**20], np.uint32)
-    b = np.concatenate([np.arange(4, dtype=np.uint32) + (np.uint32(k) << 9) for k in (0, 123_456, 2**23 - 1)])
+    b = np.concatenate(
+        [np.arange(4, dtype=np.uint32) + (np.uint32(k) << 9) for k in (0, 123_456, 2**23 - 1)]
+    )
     a, b = np.meshgrid(a, b)
-    found = np.asarray(normals._pairs(jnp.asarray(a.ravel()), jnp.asarray(b.ravel()))).reshape(a.shape)
+    found = np.asarray(normals._pairs(jnp.asarray(a.ravel()), jnp.asarray(b.ravel()))).reshape(
+        a.shape
+    )
     radius = np.sqrt(-2 * np.log(np.minimum((a.astype(np.float32).astype(float) + 0.5) / 2**32, 1)))
     angle = ((b >> 9) + 0.5) * 2.0**-23 * np.pi / 2 - np.pi / 4
-    truth = radius * np.where(b & 2, -1, 1) * np.where(b & 1, 1j * np.exp(-1j * angle), np.exp(1j * angle))
+    truth = (
+        radius
+        * np.where(b & 2, -1, 1)
+        * np.where(b & 1, 1j * np.exp(-1j * angle), np.exp(1j * angle))
+    )
     np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-6)
 
 
@@ -55,7 +63,9 @@ def test_batches_of_keys_give_what_each_key_gives():
 
 
 def test_normals_are_normal():
-    draws = np.asarray(jax.vmap(lambda t: quick(jax.random.fold_in(KEY, t), (1_000,)))(jnp.arange(300)))
+    draws = np.asarray(
+        jax.vmap(lambda t: quick(jax.random.fold_in(KEY, t), (1_000,)))(jnp.arange(300))
+    )
     flat = draws.ravel()
     assert stats.kstest(flat, "norm").pvalue > 0.01
     assert stats.kstest(flat[np.abs(flat) > 3], lambda x: _beyond(3, x)).pvalue > 0.01
@@ -94,17 +104,26 @@ def test_a_batch_of_keys_is_refused_as_by_jax():
 
 
 def test_double_precision_and_other_generators_are_jaxs(x64):
-    np.testing.assert_array_equal(quick(KEY, (10,), jnp.float64), jax.random.normal(KEY, (10,), jnp.float64))
+    np.testing.assert_array_equal(
+        quick(KEY, (10,), jnp.float64), jax.random.normal(KEY, (10,), jnp.float64)
+    )
     other = jax.random.key(0, impl="rbg")
     np.testing.assert_array_equal(quick(other, (10,)), jax.random.normal(other, (10,), jnp.float32))
 
 
 def test_steps_draw_them_and_samples_do_not(monkeypatch):
     drawn = []
-    monkeypatch.setattr(normals, "_pairs", lambda a, b: drawn.append(len(a)) or jnp.zeros(len(a), jnp.complex64))
+    monkeypatch.setattr(
+        normals, "_pairs", lambda a, b: drawn.append(len(a)) or jnp.zeros(len(a), jnp.complex64)
+    )
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=2, mixing_dim=3, hidden=(8,))
-    target, optimizer = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2), Structural(optax.adam(1e-2))
-    setup = Setup(target, ksivi.KSIVI(num_samples=16), split_family(family)[1], None, None, optimizer)
+    target, optimizer = (
+        ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2),
+        Structural(optax.adam(1e-2)),
+    )
+    setup = Setup(
+        target, ksivi.KSIVI(num_samples=16), split_family(family)[1], None, None, optimizer
+    )
     jax.eval_shape(lambda key: setup.draw(key, target, family), KEY)
     assert sorted(drawn) == [16, 24]
     jax.eval_shape(lambda key: family.sample(key, 5), KEY)

@@ -63,7 +63,9 @@ def test_ksdds_loss_and_gradient(x64):
     posterior = target()
     loss, gradient, score = jax.jit(lambda x: method.descent(KEY, x, posterior))(jnp.asarray(x))
     np.testing.assert_allclose(loss, stein_loop(x, 1.7), rtol=1e-10)
-    np.testing.assert_allclose(gradient, finite_differences(lambda y: stein_loop(y, 1.7), x), rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        gradient, finite_differences(lambda y: stein_loop(y, 1.7), x), rtol=1e-6, atol=1e-8
+    )
     np.testing.assert_allclose(score, scores(x))
 
 
@@ -105,7 +107,9 @@ def test_mieds_gradient_leaves_the_diagonal_constant(x64):
     own = diagonal(x)
     values = lambda y: np.asarray(jax.vmap(log_density)(jnp.asarray(y)))  # noqa: E731
     expected = finite_differences(lambda y: energy_loop(y, values(y), 1e-8, own), x)
-    np.testing.assert_allclose(method.descent(KEY, jnp.asarray(x), target()).gradient, expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        method.descent(KEY, jnp.asarray(x), target()).gradient, expected, rtol=1e-5, atol=1e-7
+    )
 
 
 def test_mied_in_tiles_is_mied_in_one(x64, monkeypatch):
@@ -133,7 +137,9 @@ def test_svgds_direction(x64, monkeypatch, kernel, tile):
     method, posterior = ksivi.SVGD(8, kernel=kernel), target()
     descent = jax.jit(lambda x: method.descent(KEY, x, posterior))(x)
     fixed, s = kernel.resolve(x, x, 1), scores(x)
-    values, pushes = jax.jit(jax.vmap(jax.vmap(jax.value_and_grad(fixed), (None, 0)), (0, None)))(x, x)
+    values, pushes = jax.jit(jax.vmap(jax.vmap(jax.value_and_grad(fixed), (None, 0)), (0, None)))(
+        x, x
+    )
     expected = np.zeros(x.shape)
     for i in range(8):
         for j in range(8):
@@ -173,7 +179,9 @@ def test_svgd_and_ksdd_need_the_score_alone():
     score_only = ksivi.Target.from_score(lambda x: -x, dim=2)
     for method in (ksivi.SVGD(20, 20), ksivi.KSDD(20, 20)):
         assert ksivi.run(KEY, score_only, method).status.kind == "step limit"
-    with pytest.raises(ValueError, match="MIED needs log-density values, but this target has only a score"):
+    with pytest.raises(
+        ValueError, match="MIED needs log-density values, but this target has only a score"
+    ):
         ksivi.run(KEY, score_only, ksivi.MIED(20, 20))
 
 
@@ -243,18 +251,40 @@ def test_whitened_targets_give_draws_in_the_original_coordinates():
         (lambda: ksivi.SVGD(num_steps=0), "num_steps must be a whole number of at least 1"),
         (lambda: ksivi.SVGD(optimizer=0.1), "optimizer must be an Optax transformation"),
         (lambda: ksivi.SVGD(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
-        (lambda: ksivi.SVGD(kernel=Laplace()), "a Stein kernel needs a twice differentiable function"),
-        (lambda: ksivi.SVGD(5, start=jnp.zeros((4, 2))), "start must have 5 points, one per particle or chain, got 4"),
+        (
+            lambda: ksivi.SVGD(kernel=Laplace()),
+            "a Stein kernel needs a twice differentiable function",
+        ),
+        (
+            lambda: ksivi.SVGD(5, start=jnp.zeros((4, 2))),
+            "start must have 5 points, one per particle or chain, got 4",
+        ),
         (lambda: ksivi.MIED(epsilon=0.0), "epsilon must be one positive number"),
         (lambda: ksivi.KSDD(start=jnp.full((200, 2), jnp.nan)), "start must be finite"),
         (lambda: ksivi.run(KEY, target(), "nuts"), "method must be one of ksivi's methods"),
         (lambda: ksivi.run(KEY, log_density, ksivi.SVGD()), "target must be a ksivi.Target"),
-        (lambda: ksivi.run(jax.random.split(KEY, (2, 2)), target(), ksivi.SVGD()), "key must be one key or a flat"),
-        (lambda: ksivi.run(KEY, target(), ksivi.SVGD(2, start=jnp.zeros((2, 2)))), "start must have the target's 3"),
-        (lambda: ksivi.run(KEY, target(), ksivi.SVGD(), resume=3), "resume must be the state of a Fit made by ksivi"),
-        (lambda: ksivi.run(KEY, target(), ksivi.SVGD(optimizer=optax.lbfgs())), "SVGD has no loss to search along"),
         (
-            lambda: ksivi.run(KEY, ksivi.Target(lambda x: jnp.log(x[0]), 1, test_point=jnp.ones(1)), ksivi.SVGD(50)),
+            lambda: ksivi.run(jax.random.split(KEY, (2, 2)), target(), ksivi.SVGD()),
+            "key must be one key or a flat",
+        ),
+        (
+            lambda: ksivi.run(KEY, target(), ksivi.SVGD(2, start=jnp.zeros((2, 2)))),
+            "start must have the target's 3",
+        ),
+        (
+            lambda: ksivi.run(KEY, target(), ksivi.SVGD(), resume=3),
+            "resume must be the state of a Fit made by ksivi",
+        ),
+        (
+            lambda: ksivi.run(KEY, target(), ksivi.SVGD(optimizer=optax.lbfgs())),
+            "SVGD has no loss to search along",
+        ),
+        (
+            lambda: ksivi.run(
+                KEY,
+                ksivi.Target(lambda x: jnp.log(x[0]), 1, test_point=jnp.ones(1)),
+                ksivi.SVGD(50),
+            ),
             "target must be finite where the points start",
         ),
     ],

@@ -13,7 +13,9 @@ import ksivi
 from ksivi.report import comparison_page, run_page
 
 pytest.importorskip("matplotlib")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 browser = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here")
 
 PROBE = """
@@ -43,12 +45,23 @@ def look(html, tmp_path, width=1100, dark=False):
     """What a script in the page finds in headless Chromium after its clicks."""
     path = tmp_path / "page.html"
     path.write_text(html.replace("</body>", PROBE + "</body>"), encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", f"--window-size={width},1600"]
-    options += [f"--user-data-dir={tmp_path / 'profile'}", "--blink-settings=preferredColorScheme=0"][
-        : 2 if dark else 1
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--enable-logging=stderr",
+        f"--window-size={width},1600",
     ]
+    options += [
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--blink-settings=preferredColorScheme=0",
+    ][: 2 if dark else 1]
     done = subprocess.run(
-        [CHROMIUM, *options, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+        [CHROMIUM, *options, "--dump-dom", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert "CONSOLE" not in done.stderr, done.stderr
     found = re.search(r"<pre id=\"found\">(.*?)</pre>", done.stdout, re.S)
@@ -61,9 +74,18 @@ def record(tmp_path_factory):
     def log_density(p):
         return -0.5 * jnp.sum((p["theta"] - 3.0) ** 2) - 0.5 * p["a & <b>"] ** 2
 
-    target = ksivi.Target.from_pytree(log_density, {"theta": jnp.zeros(3), "a & <b>": jnp.zeros(())})
+    target = ksivi.Target.from_pytree(
+        log_density, {"theta": jnp.zeros(3), "a & <b>": jnp.zeros(())}
+    )
     family = ksivi.SemiImplicit.mlp(jax.random.key(0), dim=4, mixing_dim=2, hidden=(16, 16))
-    fit = ksivi.train(jax.random.key(1), target, family, ksivi.KSIVI(num_samples=50), num_steps=400, learning_rate=1e-2)
+    fit = ksivi.train(
+        jax.random.key(1),
+        target,
+        family,
+        ksivi.KSIVI(num_samples=50),
+        num_steps=400,
+        learning_rate=1e-2,
+    )
     folder = tmp_path_factory.mktemp("run")
     ksivi.Record.of(fit, model="model.py:log_density", seed=1).write(folder)
     return ksivi.read_record(folder)
@@ -103,7 +125,13 @@ def test_the_page_in_a_browser(record, tmp_path, width, dark):
 @browser
 def test_the_page_of_a_comparison(tmp_path):
     methods = {
-        name: {"status": "step limit: all", "sliced_wasserstein": w, "seconds": s, "steps": 10, "score_evals": 100}
+        name: {
+            "status": "step limit: all",
+            "sliced_wasserstein": w,
+            "seconds": s,
+            "steps": 10,
+            "score_evals": 100,
+        }
         for name, w, s in (("ksivi", 0.02, 3.0), ("svgd", None, 2.0), ("nuts", 0.01, 9.0))
     }
     html = comparison_page({"problem": "banana", "floor": 0.01, "methods": methods}, None)
@@ -119,7 +147,9 @@ def test_a_record_that_is_not_whole_is_refused(record, tmp_path):
         ksivi.read_record(tmp_path)
     record.write(tmp_path / "run")
     same = ksivi.read_record(tmp_path / "run")
-    assert jnp.array_equal(same.posterior.sample(jax.random.key(0), 5), record.posterior.sample(jax.random.key(0), 5))
+    assert jnp.array_equal(
+        same.posterior.sample(jax.random.key(0), 5), record.posterior.sample(jax.random.key(0), 5)
+    )
     for damage in (b"no", b"", b"PK\x03\x04"):
         (tmp_path / "run" / "history.npz").write_bytes(damage)
         with pytest.raises(ValueError, match="damaged record"):

@@ -59,7 +59,9 @@ def test_uivi_estimates_the_score_without_bias():
     state = objective.init(KEY, target, family)
     draws = objective.draw(KEY, target, family)
     step = jnp.zeros((), jnp.int32)
-    estimate = jax.jit(lambda draws: objective.prepare(state, draws, target, family, step).score)(draws)
+    estimate = jax.jit(lambda draws: objective.prepare(state, draws, target, family, step).score)(
+        draws
+    )
     x = np.asarray(family.transport((draws.z, draws.xi))[0], float)
     error = np.asarray(estimate, float) - exact_score(x)
     for feature in (np.ones(len(x)), x[:, 0], x[:, 1], x[:, 2], x[:, 0] * x[:, 1]):

@@ -35,7 +35,9 @@ def claiming(shape, dtype="<f8"):
 
 def test_a_shape_that_the_file_does_not_hold_is_refused_before_room_is_made(tmp_path):
     path = npz(tmp_path / "lies.npz", x=claiming((2**40, 2**10)))
-    with pytest.raises(ValueError, match=r"--data: .* claims shape \(1099511627776, 1024\) but holds"):
+    with pytest.raises(
+        ValueError, match=r"--data: .* claims shape \(1099511627776, 1024\) but holds"
+    ):
         read_data(path)
 
 
@@ -100,8 +102,16 @@ def test_the_live_page_is_for_its_own_address_alone(capsys):
 
 def test_nothing_here_unpickles_or_evaluates():
     """But for messages of a cluster that the user names."""
-    code = re.compile(r"\b(pickle\.loads?|cloudpickle\.loads?|eval|exec|allow_pickle=True|yaml\.load)\(")
-    found = {path.relative_to(SOURCE).parts[0] for path in SOURCE.rglob("*.py") if code.search(path.read_text())}
+    code = re.compile(
+        r"\b(pickle\.loads?|cloudpickle\.loads?|eval|exec|allow_pickle=True|yaml\.load)\("
+    )
+    found = {
+        path.relative_to(SOURCE).parts[0]
+        for path in SOURCE.rglob("*.py")
+        if code.search(path.read_text())
+    }
     assert found <= {"executors", "targets"}
-    in_targets = [line for path in (SOURCE / "targets").glob("*.py") for line in path.read_text().splitlines()]
+    in_targets = [
+        line for path in (SOURCE / "targets").glob("*.py") for line in path.read_text().splitlines()
+    ]
     assert all(".eval()" in line for line in in_targets if code.search(line))

@@ -63,7 +63,9 @@ def test_a_resumed_run_equals_an_unbroken_one():
     first = train(num_steps=39, ema=0.9)
     rest = train(num_steps=98, resume=first.state, ema=0.9)
     assert same(rest.state, unbroken.state)
-    assert np.array_equal(np.concatenate([first.history["loss"], rest.history["loss"]]), unbroken.history["loss"])
+    assert np.array_equal(
+        np.concatenate([first.history["loss"], rest.history["loss"]]), unbroken.history["loss"]
+    )
     assert rest.cost.steps == 59
 
 
@@ -98,16 +100,22 @@ def test_lists_and_rates_are_the_single_runs():
     """Data sets, objectives, starts and learning rates of their own, by one program."""
     keys = jax.random.split(KEY, 3)
     rows = [jax.random.normal(k, (30, 2)) + i for i, k in enumerate(keys)]
-    targets = [ksivi.Target.from_data(gaussian, log_likelihood, data, 2, batch_size=10) for data in rows]
+    targets = [
+        ksivi.Target.from_data(gaussian, log_likelihood, data, 2, batch_size=10) for data in rows
+    ]
     objectives = [ksivi.KSIVI(num_samples=20, log_density_weight=w) for w in (0.1, 1.0, 10.0)]
     starts = [family(k) for k in keys]
     rates = [1e-3, 1e-2, 3e-2]
     options = {"optimizer": None, "num_steps": 30}
     together = train(keys, targets, starts, objectives, learning_rate=jnp.array(rates), **options)
     for i, fit in enumerate(together):
-        alone = train(keys[i], targets[i], starts[i], objectives[i], learning_rate=rates[i], **options)
+        alone = train(
+            keys[i], targets[i], starts[i], objectives[i], learning_rate=rates[i], **options
+        )
         np.testing.assert_allclose(fit.history["loss"], alone.history["loss"], rtol=1e-4)
-        np.testing.assert_allclose(fit.posterior.sample(KEY, 5), alone.posterior.sample(KEY, 5), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            fit.posterior.sample(KEY, 5), alone.posterior.sample(KEY, 5), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_whitened_targets_of_a_list_draw_in_their_own_coordinates():
@@ -151,7 +159,9 @@ def test_traces_once_whatever_the_chunks_and_not_again_for_new_data():
         data = jax.random.normal(jax.random.key(seed), (30, 2))
         target = ksivi.Target.from_data(gaussian, log_likelihood, data, dim=2)
         # Everything is made anew, as a loop over data sets would.
-        return train(target=target, start=family(), objective=ksivi.KSIVI(num_samples=20), **options)
+        return train(
+            target=target, start=family(), objective=ksivi.KSIVI(num_samples=20), **options
+        )
 
     run(0, num_steps=20)
     once = len(calls)
@@ -165,7 +175,8 @@ def test_traces_once_whatever_the_chunks_and_not_again_for_new_data():
 
 def test_optimisers_are_compared_by_what_they_compute():
     make = lambda rate: optax.chain(  # noqa: E731
-        optax.clip_by_global_norm(1.0), optax.adam(optax.exponential_decay(rate, 1_000, 0.9, staircase=True))
+        optax.clip_by_global_norm(1.0),
+        optax.adam(optax.exponential_decay(rate, 1_000, 0.9, staircase=True)),
     )
     assert Structural(make(1e-3)) == Structural(make(1e-3))
     assert hash(Structural(make(1e-3))) == hash(Structural(make(1e-3)))
@@ -173,7 +184,9 @@ def test_optimisers_are_compared_by_what_they_compute():
     assert Structural(optax.adam(1e-3)) != Structural(optax.sgd(1e-3))
     table = jnp.array([1e-2, 1e-3])
     schedule = lambda table: lambda step: table[step // 10]  # noqa: E731
-    assert Structural(optax.sgd(schedule(table))) != Structural(optax.sgd(schedule(table))), "a user's may read globals"
+    assert Structural(optax.sgd(schedule(table))) != Structural(optax.sgd(schedule(table))), (
+        "a user's may read globals"
+    )
     same_schedule = schedule(table)
     assert Structural(optax.sgd(same_schedule)) == Structural(optax.sgd(same_schedule))
 
@@ -183,16 +196,22 @@ def test_the_average_is_what_the_posterior_uses():
     for step in range(1, 21):
         state = train(num_steps=step, resume=state).state
         average = jax.tree.map(
-            lambda a, p: 0.9 * a + 0.1 * np.asarray(p), average, state.params.conditional.mean.weights
+            lambda a, p: 0.9 * a + 0.1 * np.asarray(p),
+            average,
+            state.params.conditional.mean.weights,
         )
     ours = train(num_steps=20, ema=0.9).posterior.family.conditional.mean.weights
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), ours, average)
 
 
 def test_a_learning_rate_for_each_group():
-    frozen_scale = optax.partition({"mean": optax.adam(1e-2), "scale": optax.set_to_zero()}, ksivi.families.groups)
+    frozen_scale = optax.partition(
+        {"mean": optax.adam(1e-2), "scale": optax.set_to_zero()}, ksivi.families.groups
+    )
     fit = train(optimizer=frozen_scale)
-    assert np.array_equal(fit.posterior.family.conditional.log_var.value, family().conditional.log_var.value)
+    assert np.array_equal(
+        fit.posterior.family.conditional.log_var.value, family().conditional.log_var.value
+    )
     assert not same(fit.posterior.family.conditional.mean, family().conditional.mean)
 
 
@@ -214,7 +233,9 @@ def test_whitened_targets_draw_in_the_original_coordinates():
     ],
 )
 def test_a_state_of_another_run_is_not_resumed(options, argument):
-    message = f"resume must come from a run with the same arguments, but its {argument} does not match"
+    message = (
+        f"resume must come from a run with the same arguments, but its {argument} does not match"
+    )
     with pytest.raises(ValueError, match=message):
         train(resume=train(num_steps=20).state, **options)
 
@@ -228,7 +249,9 @@ class Shifted(eqx.Module):
 
 def test_a_mixing_distribution_and_the_floor_are_not_trained():
     """Not even by an optimiser that shrinks whatever it is given."""
-    start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=3, hidden=(8,), mixing=Shifted(jnp.ones(3)))
+    start = ksivi.SemiImplicit.mlp(
+        KEY, dim=2, mixing_dim=3, hidden=(8,), mixing=Shifted(jnp.ones(3))
+    )
     trained = train(start=start, optimizer=optax.adamw(1e-2, weight_decay=0.5)).posterior.family
     assert np.array_equal(trained.mixing.sampler.loc, jnp.ones(3))
     assert trained.conditional.min_log_var.value == -20.0
@@ -236,12 +259,20 @@ def test_a_mixing_distribution_and_the_floor_are_not_trained():
 
 
 def test_an_unfinished_anneal_is_mentioned():
-    target, start = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2), ksivi.SemiImplicit.location_scale(2)
+    target, start = (
+        ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2),
+        ksivi.SemiImplicit.location_scale(2),
+    )
     objective = ksivi.KSIVI(num_samples=20, annealing=ksivi.Annealing(start=0.1, horizon=1e6))
     fit = train(target=target, start=start, objective=objective)
-    assert str(fit.status) == "step limit: ran all 60 steps, with the target still annealed at β = 0.1"
+    assert (
+        str(fit.status) == "step limit: ran all 60 steps, with the target still annealed at β = 0.1"
+    )
     done = ksivi.KSIVI(num_samples=20, annealing=ksivi.Annealing(start=0.1, horizon=10))
-    assert str(train(target=target, start=start, objective=done).status) == "step limit: ran all 60 steps"
+    assert (
+        str(train(target=target, start=start, objective=done).status)
+        == "step limit: ran all 60 steps"
+    )
 
 
 def test_callbacks_see_the_run_and_may_end_it():
@@ -260,14 +291,18 @@ def test_callbacks_see_the_run_and_may_end_it():
 
 def test_score_only_targets_train_but_refuse_values():
     target = ksivi.Target.from_score(lambda x: -(x - MEAN) / SD**2, dim=2)
-    np.testing.assert_allclose(train(target=target).history["loss"], train().history["loss"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        train(target=target).history["loss"], train().history["loss"], rtol=1e-4, atol=1e-6
+    )
     with pytest.raises(ValueError, match="only a score"):
         train(target=target, objective=ksivi.KSIVI(num_samples=20, log_density_weight=0.1))
 
 
 @pytest.mark.slow
 def test_several_noise_draws_and_sigma_of_z_train():
-    start = ksivi.SemiImplicit.mlp(KEY, dim=2, mixing_dim=2, hidden=(8,), scale="network", log_var=-1.0)
+    start = ksivi.SemiImplicit.mlp(
+        KEY, dim=2, mixing_dim=2, hidden=(8,), scale="network", log_var=-1.0
+    )
     objective = ksivi.KSIVI(estimator="u-statistic", num_samples=20, noise_per_z=4)
     fit = train(start=start, objective=objective)
     assert np.all(np.isfinite(fit.history["loss"]))

@@ -39,7 +39,11 @@ FALLING = {"optimizer": optax.adam, "learning_rate": 0.1, "num_steps": 1_000, "c
     ],
 )
 def test_nan_stops_the_run_and_keeps_the_last_good_parameters(batched, fault):
-    target = ksivi.Target(cliff, dim=2) if fault == "loss" else ksivi.Target.from_score(kinked_score, dim=2)
+    target = (
+        ksivi.Target(cliff, dim=2)
+        if fault == "loss"
+        else ksivi.Target.from_score(kinked_score, dim=2)
+    )
     keys = jax.random.split(KEY, 2) if batched else KEY
     fits = train(keys, target=target, **FALLING)
     for fit in fits if batched else [fits]:
@@ -58,7 +62,11 @@ def test_nan_stops_the_run_and_keeps_the_last_good_parameters(batched, fault):
 def test_what_was_not_finite_is_said():
     """The score, by its coordinates; and a gradient where the score is fine, by its parameters."""
     lonely = lambda x: 10.0 * x[1] - 0.005 * jnp.sum(x**2) + 1e-3 * jnp.sqrt(8.0 - x[1])  # noqa: E731
-    options = {"target": ksivi.Target(lonely, dim=3), "optimizer": optax.adam(0.1), "num_steps": 500}
+    options = {
+        "target": ksivi.Target(lonely, dim=3),
+        "optimizer": optax.adam(0.1),
+        "num_steps": 500,
+    }
     fits = train(jax.random.split(KEY, 2), start=family(dim=3), **options)
     for fit in fits:
         seen = fit.diagnostics.not_finite
@@ -85,7 +93,12 @@ def test_the_very_draws_of_a_step_are_looked_at():
 def test_steps_that_are_not_finite_can_be_skipped_and_are_counted():
     start, objective = ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(32, 1)
     run = lambda nonfinite: train(  # noqa: E731
-        target=rarely_finite(3.7), start=start, objective=objective, num_steps=400, nonfinite=nonfinite, chunk_size=100
+        target=rarely_finite(3.7),
+        start=start,
+        objective=objective,
+        num_steps=400,
+        nonfinite=nonfinite,
+        chunk_size=100,
     )
     fit = run("skip")
     assert fit.status.kind == "step limit"
@@ -99,7 +112,9 @@ def test_a_gradient_that_fails_in_the_last_step_is_noticed():
     target = ksivi.Target.from_score(kinked_score, dim=2)
     last = int(train(target=target, **FALLING).state.step)
     fit = train(target=target, **{**FALLING, "num_steps": last + 1})
-    assert str(fit.status).startswith(f"diverged: a gradient became NaN or infinite at step {last:,}")
+    assert str(fit.status).startswith(
+        f"diverged: a gradient became NaN or infinite at step {last:,}"
+    )
     assert fit.state.step == last
 
 
@@ -127,7 +142,12 @@ def test_runaway_draws_are_noticed(chunk_size):
     target = ksivi.Target(log_density, dim=20)
     start = ksivi.SemiImplicit.location_scale(20)
     fit = train(
-        target=target, start=start, objective=objective, optimizer=_Outwards(), num_steps=2_000, chunk_size=chunk_size
+        target=target,
+        start=start,
+        objective=objective,
+        optimizer=_Outwards(),
+        num_steps=2_000,
+        chunk_size=chunk_size,
     )
     assert str(fit.status).startswith("diverged: the draws ran away")
     assert fit.posterior.sample(KEY, 1_000).std() < 200
@@ -135,12 +155,18 @@ def test_runaway_draws_are_noticed(chunk_size):
 
 def _Outwards():
     """An optimiser that only ever widens σ."""
-    update = lambda grads, state, params=None: (jax.tree.map(lambda g: jnp.full_like(g, 0.01), grads), state)  # noqa: E731
+    update = lambda grads, state, params=None: (
+        jax.tree.map(lambda g: jnp.full_like(g, 0.01), grads),
+        state,
+    )  # noqa: E731
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 def test_a_runaway_is_noticed_after_resuming():
-    target, start = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2), ksivi.SemiImplicit.location_scale(2)
+    target, start = (
+        ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2),
+        ksivi.SemiImplicit.location_scale(2),
+    )
     options = {"target": target, "start": start, "optimizer": _Outwards()}
     first = train(num_steps=800, **options)
     assert first.status.kind == "step limit"
@@ -150,7 +176,9 @@ def test_a_runaway_is_noticed_after_resuming():
 def test_the_parameters_of_a_bad_loss_are_not_kept():
     """One step too far, and the draws overflow: the parameters before it are kept."""
     start = ksivi.SemiImplicit.location_scale(2)
-    fit = train(target=ksivi.Target(lambda x: -jnp.sum(x**4), dim=2), start=start, optimizer=optax.sgd(1e12))
+    fit = train(
+        target=ksivi.Target(lambda x: -jnp.sum(x**4), dim=2), start=start, optimizer=optax.sgd(1e12)
+    )
     assert fit.status.kind == "diverged"
     assert jnp.all(jnp.isfinite(fit.posterior.sample(KEY, 100)))
     assert np.isfinite(fit.history["loss"][int(fit.state.step)])
@@ -194,16 +222,22 @@ def test_ctrl_c_keeps_what_there_is():
     assert same(fit.state, train(num_steps=40, chunk_size=20).state)
 
 
-@pytest.mark.parametrize(("ending", "batched"), [("step limit", False), ("interrupted", True), ("diverged", True)])
+@pytest.mark.parametrize(
+    ("ending", "batched"), [("step limit", False), ("interrupted", True), ("diverged", True)]
+)
 def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batched):
     """As on a GPU: the next chunk has begun when the last is found to be bad, or the callback says stop."""
     keys = jax.random.split(KEY, 2) if batched else KEY
     target = ksivi.Target(cliff, dim=2)
-    options = FALLING if ending == "diverged" else {**FALLING, "learning_rate": 1e-4, "num_steps": 90}
+    options = (
+        FALLING if ending == "diverged" else {**FALLING, "learning_rate": 1e-4, "num_steps": 90}
+    )
 
     def run():
         steps = []
-        stop = lambda chunk: steps.append(chunk.step) or (ending == "interrupted" and chunk.step >= 40)  # noqa: E731
+        stop = lambda chunk: (
+            steps.append(chunk.step) or (ending == "interrupted" and chunk.step >= 40)
+        )  # noqa: E731
         fits = train(keys, target=target, callbacks=[stop], **options)
         return steps, fits if batched else [fits]
 
@@ -237,7 +271,13 @@ def rarely_finite(limit):
 
 
 def skipping_run(limit):
-    parts = (KEY, rarely_finite(limit), ksivi.SemiImplicit.location_scale(2), ksivi.SIVI(32, 1), optax.adam(1e-2))
+    parts = (
+        KEY,
+        rarely_finite(limit),
+        ksivi.SemiImplicit.location_scale(2),
+        ksivi.SIVI(32, 1),
+        optax.adam(1e-2),
+    )
     training, start = new_training(*parts, None, skip_nonfinite=True)
     return fits_of(training, Host(training).until(start, 400, 100))[0]
 
