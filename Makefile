@@ -15,8 +15,8 @@ install: .venv/installed
 demo: install
 	$(BIN)/ksivi demo
 
-# Files go to the workers in the order of tests/conftest.py, the longest first. Compiled programs are kept in .cache:
-# the next run compiles only what has changed.
+# Files go to the workers in the order of tests/conftest.py, the longest first. Compiled programs are kept
+# in ~/.cache/ksivi-tests: the next run compiles only what has changed.
 test: install lint
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m 'not slow'
 
@@ -48,4 +48,4 @@ notebook: install
 	$(BIN)/python scripts/notebook.py
 
 clean:
-	rm -rf .venv .cache demo dist site .pytest_cache .ruff_cache
+	rm -rf .venv demo dist site .pytest_cache .ruff_cache

@@ -7,10 +7,12 @@ compiler itself ask for the `compiled_afresh` fixture.
 
 import hashlib
 import importlib.metadata
+import os
 import platform
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / ".cache" / "jax"
+FOLDER = Path(os.environ.get("KSIVI_TEST_CACHE", Path.home() / ".cache" / "ksivi-tests"))
+"""Shared by all checkouts of this user: a fresh clone compiles only what differs."""
 MOST_BYTES = 2**29
 
 

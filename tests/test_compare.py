@@ -205,7 +205,7 @@ def test_a_method_that_cannot_run_is_a_result(tmp_path):
     """Chains of NUTS start where the density is positive; one of 300 particles does not."""
     (tmp_path / "narrow.py").write_text(
         "import jax.numpy as jnp\n\n\n"
-        "def log_density(x):\n    return jnp.ProblemSpec.of(jnp.abs(x[0]) < 2.2, -50 * jnp.sum(x**2), -jnp.inf)\n"
+        "def log_density(x):\n    return jnp.where(jnp.abs(x[0]) < 2.2, -50 * jnp.sum(x**2), -jnp.inf)\n"
     )
     problem = problems.from_file(f"{tmp_path}/narrow.py:log_density", 1)
     truth = comparison.Truth(0.1 * jax.random.normal(KEY, (5, 1_000, 1)), 0.01, 0.001)

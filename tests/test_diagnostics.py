@@ -38,9 +38,11 @@ def test_gradient_variance_equals_that_of_stored_gradients():
     params, frozen = eqx.partition(family, trainable(family))
 
     def gradient(key):
-        loss = lambda p: objective.loss(
-            eqx.combine(p, frozen), None, objective.draw(key, target, family), target, 0
-        )[0]  # noqa: E731
+        def loss(p):
+            return objective.loss(
+                eqx.combine(p, frozen), None, objective.draw(key, target, family), target, 0
+            )[0]
+
         return jnp.concatenate(
             [jnp.ravel(leaf) for leaf in jax.tree.leaves(jax.grad(loss)(params))]
         )

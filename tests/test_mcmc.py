@@ -141,9 +141,10 @@ def test_a_diverging_sgld_ends_with_a_status_and_a_finite_history():
 
 def test_chains_that_do_not_agree_are_not_trusted():
     """Two modes that no chain crosses between."""
-    modes = lambda x: (
-        jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2) - 0.5 * x[1] ** 2
-    )  # noqa: E731
+
+    def modes(x):
+        return jnp.logaddexp(-0.5 * (x[0] - 30) ** 2, -0.5 * (x[0] + 30) ** 2) - 0.5 * x[1] ** 2
+
     start = jnp.asarray([[-30.0, 0.0], [-30.0, 0.0], [30.0, 0.0], [30.0, 0.0]])
     fit = ksivi.run(KEY, ksivi.Target(modes, dim=2), ksivi.NUTS(4, 300, 1_000, start=start))
     assert str(fit.status).startswith("not trusted: R-hat ")

@@ -155,10 +155,13 @@ def test_runaway_draws_are_noticed(chunk_size):
 
 def _Outwards():
     """An optimiser that only ever widens σ."""
-    update = lambda grads, state, params=None: (
-        jax.tree.map(lambda g: jnp.full_like(g, 0.01), grads),
-        state,
-    )  # noqa: E731
+
+    def update(grads, state, params=None):
+        return (
+            jax.tree.map(lambda g: jnp.full_like(g, 0.01), grads),
+            state,
+        )
+
     return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
@@ -235,9 +238,10 @@ def test_a_device_that_runs_ahead_makes_the_same_run(monkeypatch, ending, batche
 
     def run():
         steps = []
-        stop = lambda chunk: (
-            steps.append(chunk.step) or (ending == "interrupted" and chunk.step >= 40)
-        )  # noqa: E731
+
+        def stop(chunk):
+            return steps.append(chunk.step) or (ending == "interrupted" and chunk.step >= 40)
+
         fits = train(keys, target=target, callbacks=[stop], **options)
         return steps, fits if batched else [fits]
 
