@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 from . import diagnostics, families, kernels, metrics
+from ._core.version import __version__ as __version__
 from .auto import Recipe, fit
 from .families import SemiImplicit
 from .methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, reference_draws, run
@@ -23,8 +24,6 @@ from .results import Cost, Fit, Posterior, Record, Status, load, read_record
 from .targets import Rows, Target, from_callback, from_numpyro, from_pymc, from_torch, supports
 from .training import Chunk as Chunk
 from .training import JSONLines, TensorBoard, train
-
-__version__ = "0.1.0"
 
 __all__ = [
     "KSDD",

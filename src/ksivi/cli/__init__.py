@@ -20,8 +20,8 @@ except ImportError as error:
         f"the ksivi command needs an extra: pip install 'ksivi[cli]' ({error})"
     ) from error
 
-from .. import __version__
 from .._core.checks import as_choice as as_choice
+from .._core.version import __version__
 from ._calibrate import calibrate
 from ._compare import compare
 from ._demo import demo

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from .._core.files import UNREADABLE, read_npz, write_atomically
+from .._core.version import __version__
 from ._diagnostics import Diagnostics
 from ._fit import Fit
 from ._json import diagnostics_from_json, diagnostics_to_json
@@ -115,8 +116,6 @@ def _digest(facts: Any, folder: Path) -> str:
 
 
 def _facts(fit: Fit) -> dict[str, Any]:
-    from .. import __version__
-
     device = jax.devices()[0]
     return {
         "format": FORMAT,
