@@ -1,7 +1,8 @@
 """Whether the fast tests notice faults: `python -m benchmarks.mutants --count 200 --out mutants.jsonl`.
 
 Changes one operator, number or condition of the kernels, objectives, training and methods at a time, in a clone, by
-Cosmic Ray, and runs the tests until one fails. Operators that no float has, such as shifts, are left out: any test sees them.
+Cosmic Ray, and runs the tests until one fails. Operators that no float has, such as shifts, are left out: any test sees
+them.
 Start it with `--part 0 --parts 2` and `--part 1 --parts 2` for two at a time; what is in the file is not run again.
 """
 
