@@ -27,8 +27,8 @@ from cosmic_ray.work_item import MutationSpec
 PACKAGES = tuple(f"src/ksivi/{name}" for name in ("kernels", "objectives", "training", "methods"))
 _TRIVIAL = re.compile("RShift|LShift|BitOr|BitAnd|BitXor|Mod")
 _FIRST = {
-    "kernels": ("formulas", "kernels", "ksivi", "metrics", "particles", "bad_input"),
-    "objectives": ("formulas", "rivals", "conformance", "ksivi", "bad_input"),
+    "kernels": ("formulas", "kernels", "median", "ksivi", "metrics", "particles", "bad_input"),
+    "objectives": ("formulas", "rivals", "wake", "conformance", "ksivi", "bad_input"),
     "training": (
         "trouble",
         "training",
@@ -39,7 +39,7 @@ _FIRST = {
         "bad_input",
         "fit",
     ),
-    "methods": ("run", "conformance", "particles", "mcmc", "bad_input"),
+    "methods": ("run", "conformance", "particles", "mcmc", "reference", "bad_input"),
 }
 """The test files of a package, those that see most first."""
 _LIMIT = 900.0

@@ -36,6 +36,7 @@ def pytest_collection_finish():
 
 
 LONGEST = [
+    "median",
     "kernels",
     "docs",
     "conformance",
@@ -44,6 +45,7 @@ LONGEST = [
     "ksivi",
     "mcmc",
     "rivals",
+    "importance",
     "checkpoints",
     "particles",
     "fit",

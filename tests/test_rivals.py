@@ -1,44 +1,29 @@
-"""SIVI, SIVI-SM, UIVI and importance weights on a linear-Gaussian family, where q(x) is known."""
+"""SIVI, SIVI-SM and UIVI on a linear-Gaussian family, where q(x) is known."""
 
 import itertools
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from scipy.stats import multivariate_normal
 
 import ksivi
-from ksivi._core.numerics import truncated_weights
-from ksivi.families import GaussianMixing, SampledMixing, WideMixing
+from ksivi.families import SampledMixing
 from linear import (
     COVARIANCE,
     KEY,
-    LOG_CONSTANT,
     LOG_VAR,
     OFFSET,
-    WEIGHT,
+    exact_elbo,
     linear_family,
     normal_target,
+    posterior,
 )
-
-EXACT = multivariate_normal(OFFSET, COVARIANCE)
 
 
 def exact_score(x):
     return -np.linalg.solve(COVARIANCE, (np.asarray(x, float) - OFFSET).T).T
-
-
-def exact_elbo():
-    """log Z − KL(q‖p) for p = N(0, I)."""
-    kl = 0.5 * (np.trace(COVARIANCE) + OFFSET @ OFFSET - 3 - np.linalg.slogdet(COVARIANCE)[1])
-    return LOG_CONSTANT - kl
-
-
-def posterior(coordinates=None):
-    return ksivi.Posterior(linear_family(), coordinates, (("x", (3,)),))
 
 
 def step_of(objective, num_steps=1, optimizer=None):
@@ -167,220 +152,10 @@ def test_a_diverging_rival_ends_with_a_status_and_a_finite_history():
     assert np.isfinite(fit.posterior.sample(KEY, 100)).all()
 
 
-@pytest.mark.parametrize("num_mixing", [1, 10, 1_000])
-def test_the_evidence_estimate_covers_the_exact_one(num_mixing):
-    result = ksivi.diagnostics.importance(
-        KEY, normal_target(), posterior(), num_samples=40_000, num_mixing=num_mixing
-    )
-    assert abs(result.log_evidence - LOG_CONSTANT) < 4 * result.log_evidence_error
-    assert result.log_evidence_error < 0.05
-    assert result.elbo < exact_elbo() + 4 * result.elbo_error
-    if num_mixing == 1_000:
-        assert abs(result.elbo - exact_elbo()) < 4 * result.elbo_error + 0.005
-    assert result.num_mixing == num_mixing
-    np.testing.assert_allclose(result.weights.sum(), 1)
-    assert 1 < result.effective_sample_size <= 40_000
-
-
-def test_weighted_draws_have_the_targets_moments():
-    result = ksivi.diagnostics.importance(KEY, normal_target(), posterior(), num_samples=40_000)
-    mean = result.weights @ result.draws
-    error = np.sqrt(result.weights**2 @ (result.draws - mean) ** 2)
-    assert np.all(np.abs(mean) < 4 * error)
-    np.testing.assert_allclose(result.weights @ result.draws**2 - mean**2, 1, atol=0.1)
-
-
-def test_weights_do_not_depend_on_the_coordinates_of_training():
-    affine = ksivi.targets.Affine(jnp.array([1.0, -1.0, 0.5]), jnp.array([0.5, 1.5, 0.8]))
-    moved = posterior(affine)
-    whitened = normal_target().whitened(affine.loc, affine.scale)
-    results = [
-        ksivi.diagnostics.importance(KEY, t, moved, num_samples=20_000)
-        for t in (normal_target(), whitened)
-    ]
-    np.testing.assert_allclose(results[0].log_weights, results[1].log_weights, rtol=1e-5)
-    assert abs(results[0].log_evidence - LOG_CONSTANT) < 4 * results[0].log_evidence_error
-
-
-def test_a_wider_mixing_has_the_density_that_it_draws_from():
-    base = GaussianMixing(3)
-    wide = WideMixing(base, 1.5)
-    z = wide.sample(KEY, 100_000)
-    ratio = np.exp(np.asarray(jax.vmap(base.log_prob)(z) - jax.vmap(wide.log_prob)(z), np.float64))
-    assert ratio.max() <= 2 * (1 + 1e-5)
-    for values in (ratio, ratio * np.asarray(z)[:, 0] ** 2):
-        assert abs(values.mean() - 1) < 4 * values.std() / np.sqrt(len(values))
-
-
-def stretched(stretch, shift=0.0):
-    """q with z scaled and shifted: its mean, its covariance, and the target, with evidence 1."""
-    mean, covariance = (
-        OFFSET + shift * WEIGHT.sum(axis=0),
-        stretch**2 * WEIGHT.T @ WEIGHT + np.diag(np.exp(LOG_VAR)),
-    )
-    precision, centre = jnp.asarray(np.linalg.inv(covariance), float), jnp.asarray(mean, float)
-    constant = -0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
-    return (
-        mean,
-        covariance,
-        ksivi.Target(lambda x: constant - 0.5 * (x - centre) @ precision @ (x - centre), dim=3),
-    )
-
-
-def test_a_wider_proposal_keeps_the_evidence_and_makes_weights_light():
-    """The weights of q have no finite variance; the wider proposal has bounded weights."""
-    target = stretched(1.6)[2]
-    plain, wide = (
-        ksivi.diagnostics.importance(KEY, target, posterior(), num_samples=20_000, widening=s)
-        for s in (1.0, 2.0)
-    )
-    assert abs(wide.log_evidence) < 4 * wide.log_evidence_error
-    assert ksivi.diagnostics.pareto_khat(plain.log_weights) > 0.5
-    assert ksivi.diagnostics.pareto_khat(wide.log_weights) < 0.3
-    with pytest.raises(ValueError, match="widening must be one positive number, got 0"):
-        ksivi.diagnostics.importance(KEY, target, posterior(), widening=0)
-
-
-@pytest.mark.slow
-def test_wake_is_the_cross_entropy_and_its_gradient():
-    """−E_p log q = ½ (log |2πC| + tr C⁻¹Σ + (b − m)ᵀ C⁻¹ (b − m)) for p = N(m, Σ).
-
-    Its gradient in b is C⁻¹ (b − m).
-    """
-    mean, covariance, target = stretched(1.3, shift=0.3)
-    away = np.linalg.solve(COVARIANCE, OFFSET - mean)
-    exact = np.linalg.slogdet(2 * np.pi * COVARIANCE)[1] + np.trace(
-        np.linalg.solve(COVARIANCE, covariance)
-    )
-    exact = 0.5 * (exact + (OFFSET - mean) @ away)
-    objective, family = ksivi.Wake(4_000, 2_000), linear_family()
-
-    @eqx.filter_jit
-    def once(key):
-        draws = objective.draw(key, target, family)
-        loss = lambda q: objective.loss(q, None, draws, target, 0)[0]  # noqa: E731
-        value, gradient = eqx.filter_value_and_grad(loss)(family)
-        return value, jax.tree.leaves(gradient.conditional.mean)[1]
-
-    values, gradients = jax.lax.map(once, jax.random.split(KEY, 50))
-    for found, expected in ((values, exact), (gradients, away)):
-        mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(50)
-        assert np.all(
-            np.abs(mean - expected) < 4 * error + 0.003
-        )  # K is finite, and weights sum to 1
-
-
-def test_jeffreys_refuses_what_makes_no_divergence():
-    with pytest.raises(ValueError, match="share must be between 0 and 1, got 1"):
-        ksivi.Jeffreys(ksivi.SIVI(), ksivi.Wake(), share=1.0)
-    with pytest.raises(ValueError, match="share must be one positive number"):
-        ksivi.Jeffreys(ksivi.SIVI(), ksivi.Wake(), share=-0.5)
-    with pytest.raises(ValueError, match="reverse must have no annealing"):
-        ksivi.Jeffreys(ksivi.SIVI(annealing=ksivi.Annealing(horizon=100)), ksivi.Wake())
-
-
-@pytest.mark.slow
-def test_wake_goes_by_all_rows():
-    """A minibatch would give the weights of another posterior.
-
-    At the exact posterior the gradient in log σ² is 0.
-    """
-    y = np.random.default_rng(0).normal(0.3, 1, 1_000)
-    log_likelihood = lambda x, y: -0.5 * jnp.sum((y - x[0]) ** 2)  # noqa: E731
-    target = ksivi.Target.from_data(
-        lambda x: 0.0, log_likelihood, jnp.asarray(y), dim=1, batch_size=50
-    )
-    family = ksivi.SemiImplicit.location_scale(
-        1, loc=float(y.mean()), log_var=float(-np.log(1_000))
-    )
-    objective = ksivi.Wake(1_000, 1)
-    draws = objective.draw(KEY, target, family)
-    gradient = eqx.filter_grad(lambda q: objective.loss(q, None, draws, target, 0)[0])(family)
-    assert abs(float(gradient.conditional.log_var.value[0])) < 4 * np.sqrt(0.5 / 1_000)
-
-
-@pytest.mark.slow
-def test_wake_has_a_gradient_where_some_draws_have_no_density():
-    target = ksivi.Target(lambda x: jnp.where(x[0] > -0.5, -0.5 * jnp.sum(x**2), -jnp.inf), dim=3)
-    objective, family = ksivi.Wake(200, 50), linear_family()
-    draws = objective.draw(KEY, target, family)
-    value, gradient = eqx.filter_value_and_grad(
-        lambda q: objective.loss(q, None, draws, target, 0)[0]
-    )(family)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((value, gradient)))
-
-
-def test_weights_are_cut_and_survive_what_is_not_finite():
-    for xp in (np, jnp):
-        weights = truncated_weights(xp.asarray([0.0, 10.0, xp.nan, -xp.inf] + [0.0] * 96))
-        assert weights[2] == weights[3] == 0
-        np.testing.assert_allclose(weights.sum(), 1, rtol=1e-5)
-        np.testing.assert_allclose(
-            weights[1] / weights[0], 10 * np.mean([np.exp(10), *[1] * 97, 0, 0]), rtol=1e-3
-        )
-        assert not truncated_weights(xp.full(5, -xp.inf)).any()
-
-
-def test_wake_refuses_what_has_no_density():
-    with pytest.raises(ValueError, match="Wake needs log-density values"):
-        ksivi.train(
-            KEY,
-            ksivi.Target.from_score(lambda x: -x, 3),
-            linear_family(),
-            ksivi.Wake(),
-            num_steps=1,
-        )
-    unknown = linear_family(SampledMixing(lambda key: jax.random.normal(key, (2,))))
-    with pytest.raises(ValueError, match="a sampler but no log_density"):
-        ksivi.train(KEY, normal_target(), unknown, ksivi.Wake(), num_steps=1)
-
-
-def test_log_prob_estimates_the_exact_log_density():
-    x = posterior().sample(KEY, 500)
-    estimate = np.asarray(posterior().log_prob(jax.random.key(1), x, num_mixing=20_000))
-    assert np.abs(estimate - EXACT.logpdf(np.asarray(x))).mean() < 0.03
-    coarse = np.asarray(posterior().log_prob(jax.random.key(1), x, num_mixing=10))
-    assert coarse.mean() < estimate.mean()
-    scale = jnp.asarray(np.array([[1.0, 0.0, 0.0], [0.5, 2.0, 0.0], [0.0, 0.3, 0.5]]), float)
-    affine = ksivi.targets.Affine(jnp.ones(3), scale)
-    moved = posterior(affine).log_prob(jax.random.key(1), jax.vmap(affine)(x), num_mixing=20_000)
-    np.testing.assert_allclose(moved, estimate - np.log(np.linalg.det(scale)), atol=1e-3)
-
-
 def test_sivi_without_auxiliary_z_trains():
     fit = step_of(ksivi.SIVI(20, num_mixing=0), num_steps=5, optimizer=optax.adam(1e-2))
     assert fit.status.kind == "step limit"
     assert np.isfinite(fit.history["loss"]).all()
-
-
-def test_weights_where_the_target_is_zero():
-    half = ksivi.Target(
-        lambda x: jnp.where(x[0] > 0, -0.5 * jnp.sum(x**2), -jnp.inf), dim=3, test_point=jnp.ones(3)
-    )
-    result = ksivi.diagnostics.importance(KEY, half, posterior(), num_samples=20_000)
-    assert result.elbo == -np.inf
-    exact = np.log(0.5 * (2 * np.pi) ** 1.5)
-    assert abs(result.log_evidence - exact) < 4 * result.log_evidence_error
-    nowhere = ksivi.Target(
-        lambda x: jnp.where(x[0] > 99, 0.0, -jnp.inf), dim=3, test_point=jnp.full(3, 100.0)
-    )
-    with pytest.raises(ValueError, match="target must not be zero at every draw"):
-        ksivi.diagnostics.importance(KEY, nowhere, posterior())
-
-
-@pytest.mark.slow
-def test_small_conditional_scales_do_not_spoil_the_weights():
-    """With σ a thousandth of the spread of the means, in 50 dimensions."""
-    family = ksivi.SemiImplicit.mlp(KEY, dim=50, mixing_dim=1, hidden=(20,), log_var=-13.8)
-    _, log_q = family.sample_and_log_prob(KEY, 200, 500)
-    assert np.isfinite(log_q).all()
-    with jax.enable_x64(True):
-        double = jax.tree.map(lambda a: a.astype(jnp.float64), family)
-        noise_key, mixing_key = jax.random.split(KEY)
-        noise = tuple(a.astype(jnp.float64) for a in family.noise(noise_key, 200))
-        others = family.mixing.sample(mixing_key, 500, jnp.float32).astype(jnp.float64)
-        exact = double.transport_and_log_prob(noise, others)[1]
-    np.testing.assert_allclose(log_q, exact, atol=0.02)
 
 
 @pytest.mark.parametrize(
