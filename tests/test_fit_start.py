@@ -1,5 +1,7 @@
 """Before and while `fit` trains: paths, Gaussians, the scan for modes, the start, the stop rule."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 import ksivi
 from known import COVARIANCE, MEAN, gaussian, two_modes
 from ksivi.auto._gaussians import batch_and_match
+from ksivi.auto._runs import Schedule, train_runs
 from ksivi.auto._scan import with_far_modes
 from ksivi.auto._search import first_starts, search
 from ksivi.auto._start import choose_start
@@ -133,3 +136,29 @@ def test_the_stop_rule_waits_for_certainty():
     rates = cooling_rates(1.0, 10)
     assert rates[0] > 0.9
     assert 0 < rates[-1] < 0.01
+
+
+def test_full_rate_and_cooling_take_the_maximum_number_of_steps():
+    for most in [*range(1, 100), 500, 1_999, 5_000, 20_000]:
+        plan = Schedule(ksivi.Recipe(max_steps=most), 1_500, math.inf)
+        assert 0 <= plan.most_at_full_rate < most
+        assert plan.end_of_cooling(plan.most_at_full_rate) == most
+        # A bound that settles earlier is cooled for half as many chunks, and never past the end.
+        for step in range(plan.chunk, plan.most_at_full_rate, plan.chunk):
+            assert step < plan.end_of_cooling(step) <= most
+            assert plan.chunk <= ksivi.Recipe().chunk
+    default = Schedule(ksivi.Recipe(), 1_500, math.inf)
+    assert (default.chunk, default.most_at_full_rate) == (500, 3_000)
+    assert [default.end_of_cooling(n) for n in (1_500, 2_500, 3_000)] == [2_000, 3_500, 4_500]
+
+
+@pytest.mark.parametrize("num_steps", [1, 50])
+def test_a_bound_that_does_not_settle_is_trained_for_all_steps(num_steps):
+    recipe = ksivi.Recipe(num_samples=4, num_mixing=4, max_steps=num_steps, chunk=20)
+    families, chunks = [ksivi.SemiImplicit.location_scale(3)] * 2, []
+    fits, ending = train_runs(
+        jax.random.key(0), gaussian(), families, recipe, 1_500, math.inf, [chunks.append]
+    )
+    assert ending == "steps"
+    assert fits[0].cost.steps == len(fits[0].history["bound"]) == num_steps
+    assert (chunks[-1].step, chunks[-1].num_steps) == (num_steps, num_steps)

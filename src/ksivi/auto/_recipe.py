@@ -26,8 +26,9 @@ class Recipe:
         cosine.
     - `num_pretraining`: number of steps of the first stage, on Jeffreys' divergence to the rough
         draws.
-    - `max_steps`: maximum number of training steps, including the cooling.
-    - `chunk`: number of steps between checks of the bound.
+    - `max_steps`: maximum number of training steps, including the cooling. A run whose bound does
+        not settle takes all of them.
+    - `chunk`: maximum number of steps between checks of the bound.
     """
 
     num_runs: int = 2
@@ -36,7 +37,7 @@ class Recipe:
     hidden: tuple[int, ...] = (32, 32)
     learning_rate: float = 3e-3
     num_pretraining: int = 1_500
-    max_steps: int = 5_000
+    max_steps: int = 4_500
     chunk: int = 500
 
     def __post_init__(self):

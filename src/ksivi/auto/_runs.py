@@ -93,7 +93,9 @@ def train_runs(
 class Schedule:
     """Chunks at the full learning rate until the bound has settled, then cooling.
 
-    A run that resumes from a checkpoint repeats its earlier decisions, from its records.
+    If the bound does not settle, they take `max_steps` steps together, and the cooling at least a
+    third of them. A run that resumes from a checkpoint repeats its earlier decisions, from its
+    records.
     """
 
     recipe: Recipe
@@ -102,7 +104,21 @@ class Schedule:
 
     @property
     def chunk(self) -> int:
-        return min(self.recipe.chunk, -(-self.recipe.max_steps // 3))
+        """Steps in a chunk: at least three equal chunks, of which only the last may be shorter."""
+        most = self.recipe.max_steps
+        return -(-most // max(3, -(-most // self.recipe.chunk)))
+
+    @property
+    def most_at_full_rate(self) -> int:
+        """The maximum number of steps at the full rate: two thirds of the chunks."""
+        num_chunks = -(-self.recipe.max_steps // self.chunk)
+        return num_chunks * 2 // 3 * self.chunk
+
+    def end_of_cooling(self, step: int) -> int:
+        """The last step, if cooling begins at `step`: half as many chunks, or all that are left."""
+        if step + self.chunk > self.most_at_full_rate:
+            return self.recipe.max_steps
+        return step + max(1, step // self.chunk // 2) * self.chunk
 
     def train(
         self, host: Host, progress: Progress, callbacks: Sequence[Callback]
@@ -122,12 +138,11 @@ class Schedule:
     ) -> tuple[Progress, int, Ending]:
         chunk, rate, slowest = self.chunk, self.recipe.learning_rate, 0.0
         step, ending = 0, "steps"
-        most = progress.memo.get("cooling_from", self.recipe.max_steps * 2 // 3)
+        most = progress.memo.get("cooling_from", self.most_at_full_rate)
         while ending == "steps" and _can_continue(progress, step) and step + chunk <= most:
             began, is_compiled = time.perf_counter(), step > 0
-            if is_compiled and self.deadline - began < slowest * (
-                1 + _num_cooling(step + chunk, chunk)
-            ):
+            num_left = (self.end_of_cooling(step + chunk) - step) / chunk
+            if is_compiled and self.deadline - began < slowest * num_left:
                 return progress, step, "time"
             step += chunk
             progress = _advance(host, progress, step, chunk, rate, callbacks)
@@ -138,11 +153,11 @@ class Schedule:
     def _cool(
         self, host: Host, progress: Progress, step: int, callbacks: Sequence[Callback]
     ) -> Progress:
-        num_cooling = _num_cooling(step, self.chunk)
-        callbacks = _with_total_steps(callbacks, step + num_cooling * self.chunk)
-        for rate in cooling_rates(self.recipe.learning_rate, num_cooling):
-            step += self.chunk
-            progress = _advance(host, progress, step, self.chunk, rate, callbacks)
+        chunk, end = self.chunk, self.end_of_cooling(step)
+        callbacks = _with_total_steps(callbacks, end)
+        for rate in cooling_rates(self.recipe.learning_rate, -(-(end - step) // chunk)):
+            step = min(step + chunk, end)
+            progress = _advance(host, progress, step, chunk, rate, callbacks)
         return progress
 
 
@@ -165,11 +180,6 @@ def _has_settled(progress: Progress, step: int, fewest_steps: int) -> bool:
     return has_settled(progress.recorded("bound")[healthy, :step], fewest_steps)
 
 
-def _num_cooling(step: int, chunk: int) -> int:
-    """The number of cooling chunks after `step` steps: half as many as before."""
-    return max(1, step // chunk // 2)
-
-
 def _train_cooling(
     key: PRNGKeyArray,
     target: Target,
@@ -185,7 +195,7 @@ def _train_cooling(
     training, progress = _new_training(key, target, families, objective, rate)
     host, chunk = Host(training), -(-num_steps // 10)
     for i, one in enumerate(cooling_rates(rate, -(-num_steps // chunk))):
-        progress = _advance(host, progress, (i + 1) * chunk, chunk, one)
+        progress = _advance(host, progress, min((i + 1) * chunk, num_steps), chunk, one)
     if progress.ending is not None:
         raise KeyboardInterrupt
     return fits_of(training, progress)
