@@ -32,8 +32,9 @@ _DRAWN_AHEAD = 2**23
 class TrainState(eqx.Module):
     """The parameters, their average if any, and the states of optimiser and objective.
 
-    `early_ratio` is the Stein ratio of the first steps, and NaN before them. Later ratios are
-    compared with it to find trouble.
+    `early_ratio` is the Stein ratio of the first steps. Later ratios are compared with it to find
+    trouble. Before the first step it is 0 and means nothing: NaN would stop a user who looks for
+    NaN with `jax_debug_nans`.
     """
 
     step: Int[Array, ""]
@@ -81,7 +82,7 @@ class Setup(eqx.Module):
 def initial_state(key: PRNGKeyArray, setup: Setup, params: PyTree) -> TrainState:
     inner = setup.objective.init(key, setup.target, setup.family(params))
     average = None if setup.decay is None else params
-    step, ratio = jnp.zeros((), jnp.int32), jnp.asarray(jnp.nan, jnp.result_type(float))
+    step, ratio = jnp.zeros((), jnp.int32), jnp.zeros((), jnp.result_type(float))
     return TrainState(step, params, setup.transformation().init(params), inner, average, ratio)
 
 

@@ -194,7 +194,8 @@ def new_training(
     training = Training(
         step_key, setup, per_run, batched, params, bytes_drawn(setup, first), feeder, fast_compile
     )
-    return training, Progress.at(state, state.early_ratio, setup.learning_rate)
+    known = np.where(np.asarray(state.step) > 0, np.asarray(state.early_ratio), np.nan)
+    return training, Progress.at(state, known, setup.learning_rate)
 
 
 def _each(setup: Setup, per_run: dict[str, Any], batched: bool) -> Callable:
