@@ -40,11 +40,8 @@ def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
         return ("cycle", above.index(id(value)))
     above = (*above, id(value))
     if isinstance(value, types.FunctionType) and value.__module__.split(".")[0] in _LIBRARIES:
-        cells = tuple(_contents(cell) for cell in value.__closure__ or ())
-        return (
-            value.__code__,
-            _fingerprint((value.__defaults__, value.__kwdefaults__, cells), above),
-        )
+        parts = (value.__defaults__, value.__kwdefaults__, closure_of(value))
+        return (value.__code__, _fingerprint(parts, above))
     if isinstance(value, types.MethodType):
         return (value.__func__, _fingerprint(value.__self__, above))
     if isinstance(value, functools.partial):
@@ -57,6 +54,11 @@ def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
         array = np.asarray(value)
         return (array.dtype.str, array.shape, array.tobytes())
     return _Itself(value)
+
+
+def closure_of(function: types.FunctionType) -> tuple[Any, ...]:
+    """The values that a function closes over."""
+    return tuple(_contents(cell) for cell in function.__closure__ or ())
 
 
 def _contents(cell: types.CellType) -> Any:

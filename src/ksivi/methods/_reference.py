@@ -4,7 +4,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from .._core.cache import cache_folder
 from .._core.checks import as_single_key, attributing_errors_to, describe, require_callable
 from .._core.compile import jit
 from .._core.files import save
+from .._core.fingerprints import add_array, program_of, without_addresses
 from ..families import Empirical
 from ..results import Fit
 from ..targets import Target
@@ -130,30 +130,15 @@ def _pulled_back(target: Target, transform: Callable[[Point], Point]) -> Target:
 
 def fingerprint(function: Callable[[Point], Array], dim: int, settings: Any) -> str:
     """A hash of the function's computation, its arrays, and the settings."""
-    # Arrays are hashed separately, because the text of a program need not contain them.
-    arrays, static = eqx.partition((function, settings), eqx.is_array)
+    program = program_of(lambda parts, x: parts[0](x), (function, settings), jnp.zeros(dim))
     versions = [_VERSION, jax.__version__, importlib.metadata.version("blackjax")]
     digest = hashlib.sha256(json.dumps(versions).encode())
-    jaxpr = jax.make_jaxpr(lambda a, x: eqx.combine(a, static)[0](x))(arrays, jnp.zeros(dim))
-    # Addresses of functions, in the parameters of custom derivatives, differ between processes.
-    digest.update(re.sub(r" at 0x[0-9a-f]+", "", str(jaxpr)).encode())
-    digest.update(re.sub(r" at 0x[0-9a-f]+", "", repr(static[1])).encode())
-    for array in (*jax.tree.leaves(arrays), *_constants(jaxpr)):
-        is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-        array = np.asarray(jax.random.key_data(array) if is_key else array)
-        digest.update(f"{array.dtype.str}{array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(program.text.encode())
+    static = eqx.filter(settings, eqx.is_array, inverse=True)
+    digest.update(without_addresses(repr(static)).encode())
+    for array in (*program.arrays, *program.constants):
+        add_array(digest, array)
     return digest.hexdigest()
-
-
-def _constants(program: Any) -> list[Any]:
-    """The arrays that a program and its inner programs close over."""
-    found = list(getattr(program, "consts", ()))
-    for equation in getattr(program, "jaxpr", program).eqns:
-        is_program = lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr")  # noqa: E731
-        for inner in filter(is_program, jax.tree.leaves(equation.params, is_leaf=is_program)):
-            found += _constants(inner)
-    return found
 
 
 @jit

@@ -49,6 +49,9 @@ class CallbackDensity(AbstractDensity):
     def score(self, x):
         return _both(self, x)[1]
 
+    def host_values(self, points):
+        return [np.asarray(one, np.float64) for one in self.value_and_gradient(points)]
+
 
 def from_callback(
     value_and_gradient: Callable,

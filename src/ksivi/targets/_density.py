@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ._model import AbstractModel
@@ -80,6 +81,10 @@ class AbstractDensity(eqx.Module):
     def host_rows(self) -> Rows | None:
         """The data, if they stay on the host and are read during training; otherwise None."""
         return None
+
+    def host_values(self, points: Float[np.ndarray, "n d"]) -> list[np.ndarray]:
+        """What functions outside JAX return at these points; nothing if there are none."""
+        return []
 
     def at_step(self, step: Int[Array, ""]) -> Self:
         """The density at this step of the rows that were last read from the host."""

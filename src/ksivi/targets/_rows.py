@@ -1,6 +1,7 @@
 """Rows of data that stay on the host, on disk or in memory, and are read in shuffled blocks."""
 
 import functools
+import math
 import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -10,9 +11,14 @@ import numpy as np
 from jaxtyping import PyTree
 
 from .._core.checks import as_count, describe
+from .._core.fingerprints import Digest, add_array
+from ._frames import with_arrays
 
 Block: TypeAlias = PyTree
 """A pytree of arrays with the same number of rows."""
+
+_SPAN, _HASHED = 2**24, 2**34
+"""Bytes of rows that are read together for a digest, and the most bytes that are read in all."""
 
 
 class Rows:
@@ -36,12 +42,14 @@ class Rows:
     """
 
     def __init__(self, arrays: PyTree, *, block_size: int = 1_024, pool: int = 64):
+        arrays = with_arrays(arrays)
         leaves = jax.tree.leaves(arrays)
         for leaf in leaves:
             parts = ("shape", "dtype", "__getitem__")
             if not all(hasattr(leaf, name) for name in parts) or not leaf.shape:
                 raise ValueError(
-                    f"arrays must have a shape, a dtype and rows, got {describe(leaf)}"
+                    f"arrays must have a shape, a dtype and rows, got {describe(leaf)}; make lists "
+                    "into arrays with numpy.array"
                 )
         lengths = sorted({leaf.shape[0] for leaf in leaves})
         if len(lengths) != 1 or lengths[0] == 0:
@@ -52,6 +60,8 @@ class Rows:
             block_size,
             pool,
         )
+        row_bytes = sum(math.prod(leaf.shape[1:]) * leaf.dtype.itemsize for leaf in leaves)
+        self._span = max(1, min(lengths[0], _SPAN // max(1, row_bytes)))
 
     @classmethod
     def parquet(
@@ -85,7 +95,7 @@ class Rows:
             min(as_count(block_size, "block_size"), num_rows),
             as_count(pool, "pool"),
         )
-        self._read = read
+        self._read, self._span = read, self.block_size
         self._pool_of = functools.lru_cache(maxsize=2)(self._make_pool)
         self._order_of = functools.lru_cache(maxsize=2)(self._make_order)
 
@@ -97,6 +107,19 @@ class Rows:
         """The i-th block of consecutive rows."""
         low = i * self.block_size
         return jax.tree.map(_as_default, self._read(low, min(low + self.block_size, self.num_rows)))
+
+    def add_to(self, digest: Digest) -> None:
+        """Adds the rows and their order to a digest.
+
+        All rows count. Of more than 16 GiB only spans that lie evenly over all rows are read.
+        """
+        first = jax.tree.leaves(self._read(0, min(self._span, self.num_rows)))
+        count, most = -(-self.num_rows // self._span), _HASHED // sum(one.nbytes for one in first)
+        digest.update(f"{self.num_rows} {self.block_size} {self.pool} {count}".encode())
+        for i in np.unique(np.linspace(0, count - 1, min(count, max(2, most))).astype(int)):
+            low = int(i) * self._span
+            for leaf in jax.tree.leaves(self._read(low, min(low + self._span, self.num_rows))):
+                add_array(digest, leaf)
 
     def take(self, seed: int, position: int, count: int) -> Block:
         """`count` rows from a position in the endless sequence of shuffled epochs of this seed."""

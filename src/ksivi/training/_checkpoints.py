@@ -2,10 +2,8 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import json
 import os
-import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,12 +17,11 @@ from jaxtyping import PyTree
 from .._core import archive
 from .._core.checks import as_count
 from .._core.files import write_atomically
+from .._core.fingerprints import as_plain
 
-_FORMAT = 2
-"""Counts up when the arrays or facts of a snapshot change."""
+_FORMAT = 3
+"""Counts up when the arrays, the facts or the digests of a snapshot change."""
 _KEPT = 3
-_HASHED = 2**25
-"""Large arrays are compared by this many bytes at each end."""
 
 
 class OtherVersion(ValueError):
@@ -177,35 +174,9 @@ def as_checkpoints(
     return Checkpoints(folder, max(1, num_steps // 100) if every is None else every, extra_identity)
 
 
-def digest(tree: PyTree) -> str:
-    """A digest of a tree: the contents of its arrays, and the `repr` of everything else."""
-    found = hashlib.sha256(_stable_repr(jax.tree.structure(tree)).encode())
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        if not isinstance(leaf, jax.Array | np.ndarray):
-            found.update(_stable_repr(leaf).encode())
-        elif getattr(leaf, "is_fully_addressable", True):
-            array = _plain(leaf)
-            found.update(
-                json.dumps([jax.tree_util.keystr(path), str(leaf.dtype), array.shape]).encode()
-            )
-            content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            for part in (
-                [content]
-                if len(content) <= 2 * _HASHED
-                else [content[:_HASHED], content[-_HASHED:]]
-            ):
-                found.update(part.data)
-    return found.hexdigest()
-
-
-def _stable_repr(value: Any) -> str:
-    """A `repr` that is equal in every process: without addresses and folders of code."""
-    return re.sub(r' at 0x[0-9a-f]+|, file "[^"]*"', "", repr(value))
-
-
 def arrays_of(tree: PyTree, name: str) -> dict[str, np.ndarray]:
     """The leaves of a tree by number. A typed key becomes its data, named with its generator."""
-    return {_label(name, i, leaf): _plain(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    return {_label(name, i, leaf): as_plain(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
 
 
 def tree_like(tree: PyTree, name: str, arrays: dict[str, np.ndarray]) -> PyTree:
@@ -213,7 +184,7 @@ def tree_like(tree: PyTree, name: str, arrays: dict[str, np.ndarray]) -> PyTree:
     leaves, structure = jax.tree.flatten(tree)
     found = []
     for i, leaf in enumerate(leaves):
-        stored, like = arrays.get(_label(name, i, leaf)), _plain(leaf)
+        stored, like = arrays.get(_label(name, i, leaf)), as_plain(leaf)
         if stored is None or (stored.shape, stored.dtype) != (like.shape, like.dtype):
             raise ValueError(
                 "checkpoint folder belongs to a different run: "
@@ -225,10 +196,6 @@ def tree_like(tree: PyTree, name: str, arrays: dict[str, np.ndarray]) -> PyTree:
 
 def _label(name: str, i: int, leaf: Any) -> str:
     return f"{name}.{i:04}" + (f"@{jax.random.key_impl(leaf)}" if _is_key(leaf) else "")
-
-
-def _plain(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
 def _as_leaf(stored: np.ndarray, like: Any) -> jax.Array:

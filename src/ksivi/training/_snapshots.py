@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..results import NotFinite
-from ._checkpoints import Checkpoints, Snapshot, arrays_of, digest, tree_like
+from ._checkpoints import Checkpoints, Snapshot, arrays_of, tree_like
+from ._identity import digest
 from ._task import Progress
 from ._trouble import Trouble
 
