@@ -1,10 +1,14 @@
 """Atomic writes, and safe reads of arrays from files."""
 
+import contextlib
 import csv
 import math
 import os
+import secrets
+import time
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +25,14 @@ _MOST = 2**33
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:
     """Writes a file so that after a crash either the old or the new content is there.
 
-    It writes a temporary file in the same folder, flushes it to disk and renames it.
+    It writes a temporary file in the same folder, flushes it to disk and renames it. A link at the
+    path is replaced, not followed.
     """
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    # The name is new: two writers, in threads or processes, never share it.
+    beside = path.with_name(f".{path.name.lstrip('.')}.{secrets.token_hex(8)}.part")
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -51,6 +57,47 @@ def save(path: str | os.PathLike, content: bytes) -> None:
         raise ValueError(
             f"path must name a file that can be written, got {path!r}: {error}"
         ) from error
+
+
+def require_writable(folder: str | os.PathLike, num_bytes: int = 2**16) -> None:
+    """Writes a file into the folder and removes it. Raises `OSError` if there is no room for it."""
+    probe = Path(folder) / f".probe.{secrets.token_hex(8)}.part"
+    try:
+        with probe.open("xb") as file:
+            file.write(bytes(num_bytes))
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(folder: str | os.PathLike, patience_s: float = 60.0) -> Iterator[None]:
+    """Inside the block, no other thread or process is in a block for the same folder.
+
+    Raises `TimeoutError` if another one does not leave its block. Where the system cannot lock
+    folders, there is no lock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle, until = os.open(folder, os.O_RDONLY), time.monotonic() + patience_s
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise TimeoutError(f"another process is still writing into {folder}") from None
+                time.sleep(0.02)
+            except OSError:  # some network file systems have no locks
+                break
+        yield
+    finally:
+        os.close(handle)
 
 
 def _sync_folder(folder: Path) -> None:

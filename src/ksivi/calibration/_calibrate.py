@@ -21,6 +21,7 @@ from .._core.checks import (
     require_callable,
 )
 from .._core.files import write_atomically
+from .._core.interrupts import Interrupts
 from ..auto import fit as run_fit
 from ..results import Fit
 from ..targets import Target
@@ -144,7 +145,8 @@ def calibrate(
     """Fits data simulated from the prior, and ranks the true parameters among the posterior draws.
 
     If the fits are correct, all ranks are equally likely, and 95% intervals contain 95% of the true
-    values. Fits that are not trusted count too.
+    values. Fits that are not trusted count too. Ctrl-C raises `KeyboardInterrupt`, and the fit that
+    it interrupts does not count.
 
     **Arguments:**
 
@@ -193,7 +195,7 @@ def calibrate(
         done = {one.index: one for one in _read(record, _name(key))}
     for i in range(count):
         if i not in done:
-            done[i] = _replicate(key, i, simulate, fit)
+            done[i] = _uninterrupted(key, i, simulate, fit)
             _append(record, done[i])
             if heard is not None:
                 with attributing_errors_to("heard"):
@@ -203,6 +205,19 @@ def calibrate(
 
 def _fit(key: PRNGKeyArray, target: Target) -> Fit:
     return run_fit(key, target, progress=False)
+
+
+def _uninterrupted(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable) -> Replication:
+    """A replication. Raises `KeyboardInterrupt` after Ctrl-C, where `fit` returns what it has."""
+    with Interrupts().noticed() as interrupts:
+        try:
+            found = _replicate(key, index, simulate, fit)
+        except Exception:
+            if not interrupts.seen:
+                raise
+    if interrupts.seen:
+        raise KeyboardInterrupt
+    return found
 
 
 def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable) -> Replication:
@@ -252,7 +267,7 @@ def _name(key: PRNGKeyArray) -> str:
 def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
     """The replications in the record.
 
-    An incomplete last line, left by a crash, is removed from the file.
+    An incomplete last line, left by a crash or a full disk, is removed from the file.
     """
     if path is None:
         return []
@@ -270,6 +285,8 @@ def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
                     f"record must contain replications, but line {i + 1} of {path} is not one: {error}"
                 ) from error
             write_atomically(path, "".join(lines[:-1]).encode())
+    if found and len(found) == len(lines) and not lines[-1].endswith("\n"):
+        write_atomically(path, ("".join(lines) + "\n").encode())
     if any(one.key != key for one in found):
         raise ValueError(
             f"record must come from the same key, but {path} belongs to a different calibration"
@@ -281,3 +298,5 @@ def _append(path: str | os.PathLike | None, one: Replication) -> None:
     if path is not None:
         with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(dataclasses.asdict(one)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -9,6 +9,8 @@ paper = "ksivi_paper.cli:app"
 ```
 """
 
+import atexit
+import signal
 from importlib.metadata import entry_points
 from typing import Annotated
 
@@ -35,6 +37,7 @@ from ._resume import resume
 from ._sample import sample
 from ._shared import BAD_INPUT as BAD_INPUT
 from ._shared import INTERRUPTED as INTERRUPTED
+from ._shared import NOT_SAVED, TERMINATED, interrupts, leave
 from ._shared import fail as fail
 from ._shared import folder as folder
 from ._shared import notes as notes
@@ -82,7 +85,23 @@ _add_plugins()
 
 
 def main() -> None:
-    """Runs the command line. Bad input gives one clear line and the exit code 2."""
+    """Runs the command line. Bad input gives one clear line and the exit code 2.
+
+    Ctrl-C gives the exit code 130, also where the command could finish its work.
+    """
+    try:
+        with interrupts.noticed():
+            _run()
+    except BaseException as error:
+        if not interrupts.seen:
+            # From here on there is nothing to save: Ctrl-C may end the process as it is.
+            atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+            raise
+        code = error.code if isinstance(error, SystemExit) else None
+        leave(code if code in (NOT_SAVED, TERMINATED) else INTERRUPTED)
+
+
+def _run() -> None:
     try:
         app()
     except (ValueError, ImportError, OSError, MemoryError, OverflowError) as error:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
+from ._shared import INTERRUPTED, NOT_SAVED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
 def calibrate(
@@ -37,7 +37,7 @@ def calibrate(
     again to continue.
 
     Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (the ranks of a parameter are not
-    uniform, p < 0.01 after correction), 130 interrupted.
+    uniform, p < 0.01 after correction), 4 the folder could not be written, 130 interrupted.
 
     \b
     Examples: ksivi calibrate model.py:model --data data.csv
@@ -58,6 +58,7 @@ def calibrate(
         highlight=False,
         markup=False,
     )
+    kept = f"{place} has the finished fits: run the same command again to continue"
     try:
         found = run(
             jax.random.key(seed),
@@ -67,13 +68,12 @@ def calibrate(
             heard=say,
             **options,
         )
+        save(rank_histograms(found), place / "ranks.png")
     except KeyboardInterrupt:
-        notes.print(
-            f"interrupted; {place} has the fits so far: run the same command again to continue",
-            highlight=False,
-        )
+        notes.print(f"interrupted; {kept}", highlight=False, markup=False)
         raise typer.Exit(INTERRUPTED) from None
-    save(rank_histograms(found), place / "ranks.png")
+    except OSError as error:
+        fail(OSError(f"{place} could not be written: {error}; {kept}"), NOT_SAVED)
     typer.echo(json.dumps(found.facts) if as_json else str(found))
     notes.print(f"saved in {place}, with ranks.png", highlight=False, markup=False)
     raise typer.Exit(NOT_TRUSTED if found.rejected() else 0)

@@ -9,7 +9,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from ._requests import CHECKPOINTS, Request
-from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
+from ._saving import printable, save_record
+from ._shared import (
+    INTERRUPTED,
+    NOT_SAVED,
+    NOT_TRUSTED,
+    fail,
+    folder,
+    interrupts,
+    notes,
+    require_seed,
+)
 
 
 def fit(
@@ -52,8 +62,9 @@ def fit(
     of --data by name. A PyMC model contains its data, or a function of the data returns it. Ctrl-C
     stops the training and saves the result so far.
 
-    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the status gives the reason), 130
-    interrupted, 143 terminated.
+    Exit codes: 0 trusted, 2 bad input, 3 not trusted (the status gives the reason), 4 the folder
+    could not be written (the results are saved elsewhere, if possible), 130 interrupted, 143
+    terminated.
 
     \b
     Examples: ksivi fit model.py:log_density --dim 3
@@ -102,18 +113,21 @@ def run_request(
         ]
         try:
             found = run_fit(jax.random.key(request.seed), target, **options)
-        except RuntimeError as error:
-            fail(error, NOT_TRUSTED)
-        except KeyboardInterrupt:
-            notes.print(
-                "interrupted before the training: there is nothing to save", highlight=False
-            )
+        except (KeyboardInterrupt, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not interrupts.seen:
+                fail(error, NOT_TRUSTED)
+            notes.print("interrupted before there was a result to save", highlight=False)
             raise typer.Exit(INTERRUPTED) from None
-        record = Record.of(found, model=request.model, data=request.data, seed=request.seed)
-        record.write(place)
-        if watch is not None:
-            watch.finish(record)
+        about = {"model": printable(request.model), "data": printable(request.data)}
+        record = Record.of(found, **about, seed=request.seed)
+        with interrupts.held():
+            problem = save_record(record, place)
+        with contextlib.suppress(KeyboardInterrupt):
+            if watch is not None:
+                watch.finish(record)
     typer.echo(json.dumps(record.facts) if as_json else str(found))
+    if problem is not None:
+        fail(problem, NOT_SAVED)
     interrupted = found.status.kind == "interrupted"
     if snapshots is not None and not interrupted:
         shutil.rmtree(snapshots, ignore_errors=True)

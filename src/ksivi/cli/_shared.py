@@ -1,5 +1,7 @@
 """Shared by all commands: exit codes, messages, and checks of options."""
 
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -7,10 +9,15 @@ from typing import NoReturn
 from rich.console import Console
 
 from .._core.checks import as_count
+from .._core.files import require_writable
+from .._core.interrupts import Interrupts
 
-BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 2, 3, 130
+BAD_INPUT, NOT_TRUSTED, NOT_SAVED, INTERRUPTED, TERMINATED = 2, 3, 4, 130, 143
+"""Exit codes. 0: done. NOT_SAVED: the work was done, but its folder could not be written."""
 
 notes = Console(stderr=True)
+interrupts = Interrupts()
+"""Ctrl-C during the command."""
 
 
 def fail(error: Exception, code: int) -> NoReturn:
@@ -19,14 +26,31 @@ def fail(error: Exception, code: int) -> NoReturn:
     sys.exit(code)
 
 
+def leave(code: int) -> NoReturn:
+    """Ends the process at once.
+
+    After an interrupt, a compiled program may still run on threads of XLA. It can crash while the
+    interpreter shuts down below it. So everything is flushed, and the interpreter does not shut
+    down.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
 def require_seed(seed: int) -> None:
     as_count(seed, "--seed", minimum=0)
 
 
 def folder(out: Path) -> Path:
-    """The folder. It is created if it does not exist."""
+    """The folder. It is created if it does not exist.
+
+    Raises a `ValueError` if files cannot be written into it.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
+        require_writable(out)
     except OSError as error:
         raise ValueError(f"--out must be a writable folder, got {out}: {error.strerror}") from error
     return out

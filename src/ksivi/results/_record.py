@@ -9,23 +9,27 @@ import io
 import json
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from .._core.files import UNREADABLE, read_npz, write_atomically
+from .._core import archive
+from .._core.files import UNREADABLE, read_npz
 from .._core.version import __version__
 from ._diagnostics import Diagnostics
 from ._fit import Fit
 from ._json import diagnostics_from_json, diagnostics_to_json
 from ._legacy import upgraded
 from ._posterior import Posterior, load
+from ._record_files import FACTS, HISTORY, POSTERIOR, path_of, replace_record, stamps
 
-_POSTERIOR, _FACTS, _HISTORY = "posterior.safetensors", "fit.json", "history.npz"
 FORMAT = 2
 """In format 1, of version 0.1.0, diagnostics are display strings."""
+_MOST_READS = 100
+"""Maximum number of reads of a record that others replace meanwhile."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,24 +60,18 @@ class Record:
     def write(self, folder: str | os.PathLike) -> None:
         """Writes the record into the folder.
 
-        The facts come last: a folder with facts is complete.
+        At every moment the folder holds the older record or the new one, also if the disk is full
+        or another process writes there. If the new one cannot be written, an `OSError` is raised.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        # Everything that can fail comes before an older record is removed.
-        json.dumps(self.facts, allow_nan=False)
-        written = folder / f".{_POSTERIOR}"
-        self.posterior.save(written)
-        (folder / _FACTS).unlink(missing_ok=True)
-        os.replace(written, folder / _POSTERIOR)
-        arrays: dict[str, Any] = {name: np.asarray(values) for name, values in self.history.items()}
-        content = io.BytesIO()
-        np.savez_compressed(content, **arrays)
-        write_atomically(folder / _HISTORY, content.getvalue())
-        sealed = {**self.facts, "sha256": _digest(self.facts, folder)}
-        write_atomically(
-            folder / _FACTS, (json.dumps(sealed, indent=2, ensure_ascii=False) + "\n").encode()
-        )
+        history, posterior = _npz(self.history), archive.pack(self.posterior)
+        sha256 = _digest(self.facts, [history, posterior])
+        sealed = {**self.facts, "sha256": sha256}
+        text = json.dumps(sealed, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        # File names can have bytes that are no text; Python's escape for them is JSON's escape too.
+        facts = text.encode(errors="backslashreplace")
+        replace_record(folder, facts, {HISTORY: history, POSTERIOR: posterior}, sha256)
 
 
 def read_record(folder: str | os.PathLike) -> Record:
@@ -81,37 +79,54 @@ def read_record(folder: str | os.PathLike) -> Record:
 
     Raises a `ValueError` with the reason if the folder has no complete record.
     """
-    if not isinstance(folder, str | os.PathLike) or not (Path(folder) / _FACTS).is_file():
+    if not isinstance(folder, str | os.PathLike) or not (Path(folder) / FACTS).is_file():
         raise ValueError(
-            f"folder must be the folder of a finished `ksivi fit`: there is no {_FACTS} in {folder}"
+            f"folder must be the folder of a finished `ksivi fit`: there is no {FACTS} in {folder}"
         )
-    folder = Path(folder)
+    for _ in range(_MOST_READS):
+        before = stamps(Path(folder))
+        try:
+            return _read(Path(folder))
+        except ValueError:
+            if stamps(Path(folder)) == before:
+                raise
+    raise ValueError(f"{folder} cannot be read: other processes write into it all the time")
+
+
+def _read(folder: Path) -> Record:
     try:
-        facts = json.loads((folder / _FACTS).read_text(encoding="utf-8"))
-        history = read_npz(folder / _HISTORY)
-        posterior = load(folder / _POSTERIOR)
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
         stated = facts.pop("sha256", None) if isinstance(facts, dict) else None
-        is_whole = stated == _digest(facts, folder)
+        paths = [path_of(folder, name, stated) for name in (HISTORY, POSTERIOR)]
+        history, posterior = read_npz(paths[0]), load(paths[1])
+        is_whole = stated == _digest(facts, (path.read_bytes() for path in paths))
     except UNREADABLE as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
     if not isinstance(facts, dict) or facts.get("format") not in (1, FORMAT):
         raise ValueError(
-            f"{folder / _FACTS} must be a record of format 1 or {FORMAT}, which this version of ksivi reads"
+            f"{folder / FACTS} must be a record of format 1 or {FORMAT}, which this version of ksivi reads"
         )
     if not is_whole:
         raise ValueError(
-            f"{folder} holds a damaged record: its files do not match the SHA-256 in {_FACTS}"
+            f"{folder} holds a damaged record: its files do not match the SHA-256 in {FACTS}"
         )
     if facts["format"] == 1:
         facts |= {"format": FORMAT, "diagnostics": upgraded(facts["diagnostics"])}
     return Record(posterior, facts, history)
 
 
-def _digest(facts: Any, folder: Path) -> str:
+def _npz(arrays: dict[str, Any]) -> bytes:
+    content = io.BytesIO()
+    stored: dict[str, Any] = {name: np.asarray(values) for name, values in arrays.items()}
+    np.savez_compressed(content, **stored)
+    return content.getvalue()
+
+
+def _digest(facts: Any, files: Iterable[bytes]) -> str:
     """The SHA-256 of everything in a record: it shows that the files belong together."""
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for name in (_HISTORY, _POSTERIOR):
-        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    for content in files:
+        digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 

@@ -3,6 +3,7 @@
 import atexit
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from ._callbacks import Chunk
 
 class JSONLines:
     """A callback that appends one line per chunk: step, loss, seconds and steps per second.
+
+    If the disk is full, it warns, and the run continues without the line.
 
     ```python
     family, log = ksivi.SemiImplicit.location_scale(target.dim), ksivi.JSONLines("loss.jsonl")
@@ -30,8 +33,11 @@ class JSONLines:
             ) from error
 
     def __call__(self, chunk: Chunk) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(_numbers(chunk)) + "\n")
+        try:
+            with self.path.open("a") as file:
+                file.write(json.dumps(_numbers(chunk)) + "\n")
+        except OSError as error:
+            warnings.warn(f"{self.path} could not be written: {error}", RuntimeWarning, 2)
 
 
 class TensorBoard:

@@ -1,0 +1,138 @@
+"""Ctrl-C at random moments of `ksivi fit` in a terminal: `python -m benchmarks.interrupts --count 40`.
+
+The moments are spread over the start, the search, the training, the checks and the end with the writing of the record.
+Each run must end with exit code 130, without a traceback, and the folder must hold a whole record or none. Exits with 1
+where it is not so.
+"""
+
+import argparse
+import collections
+import dataclasses
+import os
+import pty
+import random
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MODEL = """
+import jax.numpy as jnp
+
+def log_density(x):
+    return -0.5 * jnp.sum((x - 2.0) ** 2)
+"""
+CODE = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+STAGES = ("start", "fit: search", "fit: training", "fit: checks", "end")
+_CTRL_C = b"\x03"
+_END_S = 0.5
+"""The end of a run, in which its record is written, begins so many seconds before it exits."""
+_LONGEST_S = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a run ended: its exit code as a shell states it, what it printed, and when its stages began."""
+
+    code: int
+    output: str
+    began: dict[str, float]
+    seconds: float
+    interrupted: bool
+
+    @property
+    def faults(self) -> list[str]:
+        code = [] if self.code == 130 else [f"exit code {self.code}"]
+        return code + (["a traceback"] if "Traceback" in self.output else [])
+
+
+def run_in_terminal(command: list[str], stage: str = "", delay: float = 0.0) -> Ending:
+    """Runs a command in a terminal of its own. Types Ctrl-C so many seconds after a stage began."""
+    start = time.monotonic()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(command[0], command)
+    began, output, interrupted = {"start": 0.0}, b"", False
+    while time.monotonic() - start < _LONGEST_S:
+        now = time.monotonic() - start
+        if not interrupted and stage in began and now >= began[stage] + delay:
+            os.write(terminal, _CTRL_C)
+            interrupted = True
+        if select.select([terminal], [], [], 0.002)[0]:
+            try:
+                output += os.read(terminal, 65_536)
+            except OSError:  # the process has closed its side
+                break
+        for one in STAGES:
+            if one not in began and one.encode() in output:
+                began[one] = time.monotonic() - start
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    os.close(terminal)
+    seconds = time.monotonic() - start
+    began["end"] = max(seconds - _END_S, 0)
+    return Ending(code if code >= 0 else 128 - code, _plain(output), began, seconds, interrupted)
+
+
+def _plain(output: bytes) -> str:
+    """The text without the codes that move the cursor and set colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode(errors="replace"))
+
+
+def is_whole_or_absent(folder: Path) -> bool:
+    """Whether another process reads the record in a folder, or the folder has none."""
+    if not (folder / "fit.json").exists():
+        return True
+    code = f"import ksivi; ksivi.read_record({str(folder)!r})"
+    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def moment(whole: Ending, i: int, rng: random.Random) -> tuple[str, float]:
+    """A stage and a delay in it: the stages in turn, and a random delay within the stage's length."""
+    begins = [whole.began[stage] for stage in STAGES] + [whole.seconds]
+    at = i % len(STAGES)
+    length = max(begins[at + 1] - begins[at], 0.02)
+    if STAGES[at] == "end":  # counted from the checks, because nothing is printed when it begins
+        return "fit: checks", begins[at] - whole.began["fit: checks"] + rng.uniform(0, length)
+    return STAGES[at], rng.uniform(0, length)
+
+
+def interrupted_runs(count: int, steps: int, seed: int, folder: Path) -> list[str]:
+    """Interrupts so many runs. Returns a sentence for each fault, and prints each run."""
+    (folder / "model.py").write_text(MODEL)
+    model = f"{folder / 'model.py'}:log_density"
+    command = [sys.executable, "-c", CODE, "fit", model, "--dim", "2", "--steps", str(steps)]
+    whole, rng = run_in_terminal([*command, "--out", str(folder / "whole")]), random.Random(seed)
+    print("a whole run:", {name: round(at, 2) for name, at in whole.began.items()}, flush=True)
+    done, faults, tried, codes = 0, [], 0, collections.Counter()
+    while done < count and tried < 3 * count:
+        out, (stage, delay) = folder / f"run-{tried}", moment(whole, done, rng)
+        ending, tried = run_in_terminal([*command, "--out", str(out)], stage, delay), tried + 1
+        if not ending.interrupted:
+            continue  # it was faster than the whole run, and over before the moment came
+        found = ending.faults + ([] if is_whole_or_absent(out) else ["a record that is not whole"])
+        done, codes[ending.code] = done + 1, codes[ending.code] + 1
+        print(f"{done} of {count}: {stage} + {delay:.2f} s: {ending.code} {found or ''}", flush=True)
+        if found:
+            print(ending.output[-2_000:], flush=True)
+            faults.append(f"{stage} + {delay:.2f} s: {', '.join(found)}")
+    print("exit codes:", dict(codes), flush=True)
+    return faults if done == count else [*faults, f"only {done} of {count} runs were interrupted"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=40, help="number of interrupted runs")
+    parser.add_argument("--steps", type=int, default=500, help="training steps of a run")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the moments")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        faults = interrupted_runs(options.count, options.steps, options.seed, Path(folder))
+    print(f"{len(faults)} faults", *faults, sep="\n")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
