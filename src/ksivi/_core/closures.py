@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
+from .fingerprints import closure_of
+
 Function = TypeVar("Function")
 
 _LIBRARIES = ("optax", "jax")
@@ -54,18 +56,6 @@ def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:
         array = np.asarray(value)
         return (array.dtype.str, array.shape, array.tobytes())
     return _Itself(value)
-
-
-def closure_of(function: types.FunctionType) -> tuple[Any, ...]:
-    """The values that a function closes over."""
-    return tuple(_contents(cell) for cell in function.__closure__ or ())
-
-
-def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not yet assigned
-        return None
 
 
 class _Itself:

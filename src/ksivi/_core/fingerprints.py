@@ -12,8 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from .closures import closure_of
-
 
 class Digest(Protocol):
     """A hash from `hashlib` to which bytes are added."""
@@ -93,6 +91,18 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, eqx.Module):
         return jax.tree.leaves(value)
     return (getattr(value, "__wrapped__", None),)  # what `jax.jit` returns has one
+
+
+def closure_of(function: types.FunctionType) -> tuple[Any, ...]:
+    """The values that a function closes over."""
+    return tuple(_contents(cell) for cell in function.__closure__ or ())
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not yet assigned
+        return None
 
 
 def _constants(program: Any) -> list[Any]:
