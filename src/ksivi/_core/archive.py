@@ -1,7 +1,6 @@
 """Saves modules to safetensors files: a JSON structure, plain tensors and a SHA-256. No pickle."""
 
 import dataclasses
-import hashlib
 import json
 import math
 import os
@@ -12,12 +11,12 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import safetensors
-import safetensors.numpy
 
-FORMAT = 1
+from .sealed import Tensors as Tensors
+from .sealed import seal as seal
+from .sealed import unseal as unseal
+
 _MAX_DEPTH = 50
 _CLASSES: dict[str, type] = {}
 _FUNCTIONS: dict[str, Callable] = {
@@ -38,7 +37,6 @@ _FUNCTIONS: dict[str, Callable] = {
 }
 
 Class = TypeVar("Class", bound=type)
-Tensors = dict[str, np.ndarray]
 
 
 def register(cls: Class) -> Class:
@@ -65,32 +63,6 @@ def unpack(content: bytes) -> Any:
         return read(path)
 
 
-def seal(facts: dict[str, str], tensors: Tensors) -> bytes:
-    """The bytes of a file with facts and tensors, its format number and a SHA-256 over all."""
-    # safetensors writes memory as it lies, in whatever order; files are in C's.
-    tensors = {name: np.asarray(array, order="C") for name, array in tensors.items()}
-    header = {"format": str(FORMAT), **facts}
-    header["sha256"] = _digest(header, tensors)
-    return safetensors.numpy.save(tensors, metadata={"ksivi": json.dumps(header, sort_keys=True)})
-
-
-def unseal(path: str | os.PathLike) -> tuple[dict[str, str], Tensors]:
-    """The facts and tensors of a sealed file.
-
-    Raises `ValueError` with the reason if the file is damaged, newer, or not a ksivi file.
-    """
-    header, tensors = _open(path)
-    version = header.get("format")
-    if version != str(FORMAT):
-        raise ValueError(
-            f"{path} has format {version}; this version of ksivi reads format {FORMAT}"
-        )
-    stated = header.pop("sha256", None)
-    if stated != _digest(header, tensors):
-        raise ValueError(f"{path} is damaged: its contents do not match its SHA-256")
-    return header, tensors
-
-
 def read(path: str | os.PathLike) -> Any:
     """The module in a file that `pack` made. Raises `ValueError` as `unseal` does."""
     header, tensors = unseal(path)
@@ -98,39 +70,6 @@ def read(path: str | os.PathLike) -> Any:
         return _decode(json.loads(header["structure"]), tensors, 0)
     except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a ksivi file: {error!r}") from error
-
-
-def _open(path: str | os.PathLike) -> tuple[dict[str, str], Tensors]:
-    if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
-        raise ValueError(f"path must name a saved posterior, but there is no file {path}")
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = json.loads(metadata["ksivi"])
-    except (
-        safetensors.SafetensorError,
-        ValueError,
-        KeyError,
-        TypeError,
-        OSError,
-        RecursionError,
-    ) as error:
-        raise ValueError(f"{path} is damaged or not a ksivi file: {error!r}") from error
-    if not isinstance(header, dict) or not all(isinstance(value, str) for value in header.values()):
-        raise ValueError(
-            f"{path} is damaged or not a ksivi file: its header is not a table of text"
-        )
-    return header, tensors
-
-
-def _digest(header: dict[str, str], tensors: Tensors) -> str:
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
-    for name in sorted(tensors):
-        array = tensors[name]
-        digest.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
 
 
 def _encode(value: Any, path: str, tensors: Tensors) -> Any:
@@ -176,7 +115,7 @@ def _decode(node: Any, tensors: Tensors, depth: int) -> Any:
 
 
 def _as_jax(array: np.ndarray, name: str) -> jax.Array:
-    converted = jnp.asarray(array)
+    converted = jax.device_put(array)  # on a CPU without a copy, unlike `jnp.asarray`
     if converted.dtype != array.dtype:
         raise ValueError(f"{name} is {array.dtype}: set jax_enable_x64 to load it without loss")
     return converted

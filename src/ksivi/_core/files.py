@@ -2,14 +2,17 @@
 
 import contextlib
 import csv
+import json
 import math
 import os
 import secrets
+import stat
 import time
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -20,6 +23,9 @@ UNREADABLE = (
 """Exceptions that readers of JSON, CSV and npz raise for files in another format."""
 _MOST = 2**33
 """Maximum number of bytes that are read from one compressed file."""
+_MOST_JSON = 2**28
+_DEFLATE = 1_100
+"""At most this many bytes come from a compressed byte, in the format of zip files."""
 
 
 def write_atomically(path: str | os.PathLike, content: bytes) -> None:
@@ -114,20 +120,50 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def open_regular(path: str | os.PathLike) -> BinaryIO:
+    """Opens a regular file to read it. A pipe or a device could block or never end: `ValueError`."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError(f"{path} must be a regular file, not a folder, a pipe or a device")
+    return os.fdopen(handle, "rb")
+
+
+def read_bytes(path: str | os.PathLike, most: int = _MOST) -> bytes:
+    """All bytes of a regular file. Raises `ValueError` if there are more than `most`."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise ValueError(f"{path} has {size:,} bytes, more than the maximum of {most:,}")
+        return file.read(most)
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The value in a JSON file. Raises `ValueError` if the file is damaged or another kind."""
+    try:
+        return json.loads(read_bytes(path, _MOST_JSON))
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deep") from error
+
+
 def read_npz(path: str | os.PathLike) -> dict[str, np.ndarray]:
     """The arrays of an npz file, without pickles.
 
     Raises `ValueError` if a header states more data than the file holds. NumPy would allocate
     memory for the stated shape before it reads.
     """
-    with zipfile.ZipFile(path) as archive:
-        total = sum(entry.file_size for entry in archive.infolist())
-        if total > _MOST:
-            raise ValueError(f"the arrays take {total:,} bytes, more than the maximum of {_MOST:,}")
-        for entry in archive.infolist():
-            _require_stated_size(archive, entry)
-    with np.load(path, allow_pickle=False) as stored:
-        return dict(stored)
+    with open_regular(path) as file:
+        with zipfile.ZipFile(file) as archive:
+            total = sum(entry.file_size for entry in archive.infolist())
+            if total > _MOST:
+                raise ValueError(
+                    f"the arrays take {total:,} bytes, more than the maximum of {_MOST:,}"
+                )
+            for entry in archive.infolist():
+                _require_stated_size(archive, entry)
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as stored:
+            return dict(stored)
 
 
 def _require_stated_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> None:
@@ -141,7 +177,6 @@ def _require_stated_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> No
         shape, _, dtype = read(file)
         if dtype.hasobject:
             raise ValueError(f"{entry.filename} holds Python objects, which can run code")
-        if math.prod(shape) * dtype.itemsize > entry.file_size:
-            raise ValueError(
-                f"{entry.filename} claims shape {shape} but holds only {entry.file_size:,} bytes"
-            )
+        held = min(entry.file_size, _DEFLATE * entry.compress_size)
+        if math.prod(shape) * dtype.itemsize > held:
+            raise ValueError(f"{entry.filename} claims shape {shape} but holds only {held:,} bytes")

@@ -48,7 +48,8 @@ def _add_leaf(found: Digest, leaf: Any) -> None:
 
 def _add_target(found: Digest, target: Target) -> None:
     """Adds the target's functions. Its leaves have been added."""
-    for function in target.given_functions():
+    values, scores = target.has_log_density, target.density.has_given_score
+    for function in [Target.log_density] * values + [Target.score] * (scores or not values):
         program = program_of(function, target, jnp.zeros(target.dim))
         found.update(program.text.encode())
         for array in program.constants:
