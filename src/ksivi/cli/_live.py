@@ -69,6 +69,8 @@ class Watch:
 class _Server(ThreadingHTTPServer):
     """A server with a limited number of connections, each for a limited time."""
 
+    request_queue_size = 4 * _MOST_CONNECTIONS
+
     def __init__(self, handler: type[BaseHTTPRequestHandler]):
         super().__init__(("127.0.0.1", 0), handler)
         self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
