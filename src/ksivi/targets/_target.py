@@ -241,12 +241,6 @@ class Target(eqx.Module):
         """Whether log p(x) is known, and not only its score."""
         return self.density.has_values
 
-    def given_functions(self) -> list[Callable[["Target", Point], Array]]:
-        """The functions that define this target: its log density, its score, or both."""
-        values, scores = self.has_log_density, self.density.has_given_score
-        functions = [Target.log_density] * values + [Target.score] * (scores or not values)
-        return list(functions)
-
     @property
     def model(self) -> AbstractModel | None:
         """The probabilistic program whose posterior this is, or None."""
