@@ -1,5 +1,11 @@
 """Calibration of exact, narrow and shifted posteriors, with known verdicts."""
 
+import json
+import signal
+import subprocess
+import sys
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -81,6 +87,81 @@ def test_a_record_is_continued(tmp_path):
     path.write_text("not JSON\n" + path.read_text())
     with pytest.raises(ValueError, match="record must contain replications, but line 1"):
         run(model, 8, record=path)
+
+
+@pytest.mark.parametrize("way", ["returns", "raises"])
+def test_an_interrupted_fit_does_not_count(tmp_path, way):
+    """`ksivi.fit` returns what it has after Ctrl-C; a model's own code may turn Ctrl-C into an error."""
+    path, model = tmp_path / "record.jsonl", Model()
+
+    def interrupted(key, target):
+        if model.calls == 3:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            if way == "raises":
+                raise RuntimeError("KeyboardInterrupt in a callback")
+        return model.fit(key, target)
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(KEY, model.simulate, 6, fit=interrupted, record=path)
+    assert len(path.read_text().splitlines()) == 3
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    again = calibrate(KEY, model.simulate, 6, fit=model.fit, record=path)
+    np.testing.assert_array_equal(again.ranks, run(Model(), 6).ranks)
+
+
+def test_a_fit_that_a_callback_ends_counts():
+    def fit(key, target):
+        family, stop = ksivi.SemiImplicit.location_scale(2), [lambda chunk: True]
+        objective, steps = ksivi.SIVI(4, 0), {"num_steps": 4, "chunk_size": 2, "callbacks": stop}
+        return ksivi.train(key, target, family, objective, **steps)
+
+    found = calibrate(KEY, Model().simulate, 2, fit=fit)
+    assert all(one.status.startswith("interrupted") for one in found.replications)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 40])
+def test_a_line_that_a_full_disk_cut_is_made_again(tmp_path, cut):
+    path, model = tmp_path / "record.jsonl", Model()
+    run(model, 3, record=path)
+    path.write_text(path.read_text()[:-cut])
+    for count in (4, 5):
+        found = run(model, count, record=path)
+        assert len(path.read_text().splitlines()) == count
+    np.testing.assert_array_equal(found.ranks, run(Model(), 5).ranks)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_command_discards_the_replication_and_the_same_command_goes_on(tmp_path):
+    model, out = tmp_path / "model.py", tmp_path / "out"
+    model.write_text(COMMAND_MODEL)
+    (tmp_path / "y.json").write_text('{"y": [1.5, 2.5, 3.5]}')
+    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+    command = [sys.executable, "-c", code, "calibrate", f"{model}:line", "--out", str(out)]
+    command += ["--data", str(tmp_path / "y.json"), "--replications", "2", "--steps", "300"]
+    lines = lambda: (out / "replications.jsonl").read_text().splitlines()  # noqa: E731
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    next(line for line in process.stderr if line.startswith("1 of 2: "))
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 130, said
+    assert "run the same command again to continue" in " ".join(said.split())
+    first = lines()
+    assert len(first) == 1
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode in (0, 3), done.stderr
+    assert lines()[:1] == first
+    assert [json.loads(line)["index"] for line in lines()] == [0, 1]
+    assert not any("interrupted" in line for line in lines())
+
+
+COMMAND_MODEL = """
+import numpyro, numpyro.distributions as dist
+
+def line(y):
+    numpyro.sample("y", dist.Normal(numpyro.sample("a", dist.Normal(0, 1)), 1), obs=y)
+"""
 
 
 def test_bad_arguments_are_named():
