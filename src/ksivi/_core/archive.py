@@ -68,8 +68,10 @@ def read(path: str | os.PathLike) -> Any:
     header, tensors = unseal(path)
     try:
         return _decode(json.loads(header["structure"]), tensors, 0)
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError) as error:
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is not a ksivi file: {error!r}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def _encode(value: Any, path: str, tensors: Tensors) -> Any:
@@ -129,7 +131,7 @@ def _build(cls: type, fields: dict[str, Any]) -> Any:
         for one in dataclasses.fields(cls)
         if one.default is not dataclasses.MISSING
     }
-    expected = {field.name for field in dataclasses.fields(cls)}
+    expected = {one.name for one in dataclasses.fields(cls) if one.metadata.get("saved", True)}
     if not expected - set(defaults) <= set(fields) <= expected:
         raise ValueError(
             f"{cls.__name__} has fields {sorted(expected)}, but the file has {sorted(fields)}"

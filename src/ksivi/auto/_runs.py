@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .._core.compile import one_shot
+from .._core.schema import conform
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..results import Fit
@@ -33,6 +34,13 @@ from ._stopping import cooling_rates, has_settled
 
 Ending = Literal["settled", "steps", "time"]
 """What ended the training at the full learning rate."""
+
+
+class _Memo(TypedDict, total=False):
+    """The decisions that a checkpoint keeps."""
+
+    ending: Ending
+    cooling_from: int
 
 
 def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiImplicit]:
@@ -83,6 +91,7 @@ def train_runs(
         _keys(key, families), target, training.setup.objective, progress.rate, None
     )
     progress, save = restored(checkpoints, progress, arguments)
+    conform(progress.memo, _Memo, "the decisions in the checkpoint")
     schedule = Schedule(recipe, fewest_steps, deadline)
     progress, ending = schedule.train(Host(training, save), progress, callbacks)
     save(progress, None)

@@ -20,8 +20,9 @@ from .._core.checks import (
     describe,
     require_callable,
 )
-from .._core.files import write_atomically
+from .._core.files import read_bytes, write_atomically
 from .._core.interrupts import Interrupts
+from .._core.schema import conform
 from ..auto import fit as run_fit
 from ..results import Fit
 from ..targets import Target
@@ -275,11 +276,11 @@ def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
         raise ValueError(f"record must be a file in an existing folder, got {path}")
     if not Path(path).exists():
         return []
-    lines, found = Path(path).read_text(encoding="utf-8").splitlines(keepends=True), []
+    lines, found = read_bytes(path).decode().splitlines(keepends=True), []
     for i, line in enumerate(lines):
         try:
-            found.append(Replication(**json.loads(line)))
-        except (ValueError, TypeError) as error:
+            found.append(_replication(line))
+        except (ValueError, RecursionError) as error:
             if i < len(lines) - 1:
                 raise ValueError(
                     f"record must contain replications, but line {i + 1} of {path} is not one: {error}"
@@ -287,11 +288,18 @@ def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
             write_atomically(path, "".join(lines[:-1]).encode())
     if found and len(found) == len(lines) and not lines[-1].endswith("\n"):
         write_atomically(path, ("".join(lines) + "\n").encode())
-    if any(one.key != key for one in found):
+    if any(one.key != key or set(one.ranks) != set(found[0].ranks) for one in found):
         raise ValueError(
             f"record must come from the same key, but {path} belongs to a different calibration"
         )
     return found
+
+
+def _replication(line: str) -> Replication:
+    one = conform(json.loads(line), Replication, "it")
+    if set(one.shares) != set(one.ranks) or not all(0 <= r <= _RANKED for r in one.ranks.values()):
+        raise ValueError(f"it must have a share and a rank of 0 to {_RANKED} for each parameter")
+    return one
 
 
 def _append(path: str | os.PathLike | None, one: Replication) -> None:

@@ -3,7 +3,7 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import typer
@@ -12,9 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from .._core.checks import as_choice, as_count
+from .._core.files import UNREADABLE, read_bytes, read_json, write_atomically
+from .._core.schema import conform
 from ..executors import send_modules_of
 from ._executors import ExecutorName, Scheduler, Workers, make_executor
+from ._outputs import replacing
 from ._shared import INTERRUPTED, NOT_TRUSTED, fail, folder, notes, require_seed
+
+_PNG, _MOST_IMAGE = b"\x89PNG\r\n\x1a\n", 2**26
 
 
 def compare(
@@ -115,9 +120,11 @@ def _show(problem, truth, done: list, figure: Path, as_json: bool) -> None:
         (f"{r.name}  {r.sliced_wasserstein:.3g}", r.draws) for r in done if r.draws is not None
     ]
     if panels:
-        methods_and_truth(figure, problem.target, np.asarray(truth.blocks[0]), panels)
+        with replacing(figure) as beside:
+            methods_and_truth(beside, problem.target, np.asarray(truth.blocks[0]), panels)
     found = _as_json(problem.name, truth, done)
-    figure.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    content = (json.dumps(found, indent=2) + "\n").encode()
+    write_atomically(figure.with_suffix(".json"), content)
     if as_json:
         typer.echo(json.dumps(found))
         return
@@ -127,11 +134,27 @@ def _show(problem, truth, done: list, figure: Path, as_json: bool) -> None:
     notes.print(f"figure: {figure}", highlight=False)
 
 
+class _Method(TypedDict):
+    status: str
+    sliced_wasserstein: float | None
+    seconds: float
+    steps: int
+    score_evals: int
+
+
+class Comparison(TypedDict):
+    """The numbers of a comparison, as its JSON file holds them."""
+
+    problem: str
+    floor: float
+    methods: dict[str, _Method]
+
+
 def newest_comparison(place: Path) -> Path | None:
     """The newest comparison in a folder, or None if the folder has none or a newer fit."""
-    for path in sorted(place.glob("*.json"), key=lambda path: -path.stat().st_mtime):
+    for path in sorted(place.glob("*.json"), key=lambda path: -path.lstat().st_mtime):
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = read_json(path)
         except (OSError, ValueError):
             continue
         if isinstance(record, dict) and "format" in record:
@@ -141,10 +164,16 @@ def newest_comparison(place: Path) -> Path | None:
     return None
 
 
-def read_comparison(path: Path) -> tuple[dict, Path | None]:
-    """The numbers of a comparison, and its figure."""
+def read_comparison(path: Path) -> tuple[Comparison, bytes | None]:
+    """The numbers of a comparison, and its figure. Raises a `ValueError` if they are damaged."""
     figure = path.with_suffix(".png")
-    return json.loads(path.read_text(encoding="utf-8")), figure if figure.is_file() else None
+    try:
+        found = conform(read_json(path), Comparison, "the comparison")
+        image = read_bytes(figure, _MOST_IMAGE) if figure.is_file() else None
+    except UNREADABLE as error:
+        raise ValueError(f"{path} holds a damaged comparison: {error}") from error
+    # A link could show the user's own secrets on a page that is passed on; no image does.
+    return found, image if image is not None and image.startswith(_PNG) else None
 
 
 def _method_names(methods: str, known: tuple[str, ...]) -> list[str]:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ._outputs import replacing
 from ._shared import folder, notes
 
 
@@ -35,5 +36,6 @@ def report(
     )
     path = run / "report.html" if out is None else out
     folder(path.parent)
-    path.write_text(html, encoding="utf-8")
+    with replacing(path) as beside:
+        beside.write_text(html, encoding="utf-8", errors="backslashreplace")
     notes.print(f"report: {path}", highlight=False, markup=False)

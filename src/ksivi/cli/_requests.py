@@ -3,10 +3,13 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
-from .._core.files import write_atomically
+from .._core.files import UNREADABLE, read_json, write_atomically
+from .._core.schema import conform
+from ._signing import is_signed, sign
 
-_FILE = "request.json"
+_FILE, _SIGNATURE = "request.json", "signature"
 CHECKPOINTS = "checkpoints"
 
 
@@ -26,7 +29,7 @@ class Request:
     cwd: str
 
     def claim(self, folder: Path) -> None:
-        """Writes the request.
+        """Writes the request, signed by this user.
 
         Raises a `ValueError` if the folder has checkpoints of a different request.
         """
@@ -38,21 +41,46 @@ class Request:
                 raise ValueError(
                     f"--out must be a different folder: {folder} has checkpoints with a different {other[0]}"
                 )
-        write_atomically(folder / _FILE, json.dumps(dataclasses.asdict(self), indent=2).encode())
+        self.write(folder)
+
+    def write(self, folder: Path) -> None:
+        """Writes the request, signed by this user."""
+        facts = dataclasses.asdict(self)
+        signed = facts | {_SIGNATURE: sign(facts, folder)}
+        write_atomically(folder / _FILE, json.dumps(signed, indent=2).encode())
 
     @classmethod
     def read(cls, folder: Path) -> "Request":
-        """Reads the request. Raises a `ValueError` if the folder has none."""
+        """Reads the request. Raises a `ValueError` if the folder has none.
+
+        It may come from anyone: `read_own` is for those that are run.
+        """
+        return cls._read(folder)[0]
+
+    @classmethod
+    def read_own(cls, folder: Path) -> "Request":
+        """Reads a request that this user's own `ksivi fit` wrote into this folder.
+
+        Raises a `ValueError` for any other: its model is code of someone else.
+        """
+        request, signature = cls._read(folder)
+        if not is_signed(signature, dataclasses.asdict(request), folder):
+            raise ValueError(
+                f"{folder} names the model {request.model!r} in {request.cwd!r}, and resume would "
+                "run that code, but it is not known to be yours: the folder is from elsewhere, was "
+                "moved or edited, or the model file was changed. If you trust the model, name it: "
+                f"ksivi resume {folder} --model FILE.py:NAME"
+            )
+        return request
+
+    @classmethod
+    def _read(cls, folder: Path) -> tuple["Request", Any]:
         if not (folder / _FILE).is_file():
             raise ValueError(
                 f"{folder} must be the folder of a `ksivi fit --checkpoint`: there is no {_FILE} in it"
             )
         try:
-            request = cls(**json.loads((folder / _FILE).read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
+            found = conform(read_json(folder / _FILE), dict[str, Any], "it")
+            return conform(found, cls, "it"), found.get(_SIGNATURE)
+        except UNREADABLE as error:
             raise ValueError(f"{folder / _FILE} is damaged: {error}") from error
-        if not Path(request.cwd).is_dir():
-            raise ValueError(
-                f"{folder} needs its model in {request.cwd}, but that folder does not exist any more"
-            )
-        return request

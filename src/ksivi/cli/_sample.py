@@ -9,6 +9,7 @@ import numpy as np
 import typer
 
 from .._core.checks import as_choice, as_count
+from ._outputs import replacing
 from ._shared import folder, notes, require_seed
 
 _FORMATS = ("csv", "npz", "netcdf")
@@ -43,10 +44,11 @@ def sample(
     posterior, key = read_record(run).posterior, jax.random.key(seed)
     path = run / f"draws.{'nc' if form == 'netcdf' else form}" if out is None else out
     folder(path.parent)
-    if form == "netcdf":
-        posterior.to_arviz(key, n).to_netcdf(str(path))
-    else:
-        _write(path, posterior.draws(key, n), form)
+    with replacing(path) as beside:
+        if form == "netcdf":
+            posterior.to_arviz(key, n).to_netcdf(str(beside))
+        else:
+            _write(beside, posterior.draws(key, n), form)
     notes.print(f"{n:,} draws: {path}", highlight=False, markup=False)
 
 

@@ -1,14 +1,14 @@
 """The page of a comparison of methods."""
 
 import base64
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from ._html import note, page, section, table
 
 
-def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
-    """One HTML document about a `ksivi compare`: a table of methods and a figure."""
+def comparison_page(record: Mapping[str, Any], figure: bytes | None) -> str:
+    """One HTML document about a `ksivi compare`: a table of methods and a figure, as PNG."""
     floor, rows = record["floor"], []
     for name, found in record["methods"].items():
         distance = (
@@ -16,7 +16,7 @@ def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
         )
         numbers = [
             distance,
-            distance / floor,
+            distance / floor if floor else float("nan"),
             found["seconds"],
             found["steps"],
             found["score_evals"],
@@ -28,7 +28,7 @@ def comparison_page(record: dict[str, Any], figure: Path | None) -> str:
     )
     parts = [section("Methods", table(heads, rows), words)]
     if figure is not None:
-        shown = base64.b64encode(figure.read_bytes()).decode()
+        shown = base64.b64encode(figure).decode()
         source = f"data:image/png;base64,{shown}"
         image = f'<figure><img alt="draws of every method, and the truth" src="{source}"></figure>'
         parts.append(section("Draws", image))

@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-import types
 import typing
 from typing import Any
 
 import numpy as np
 
+from .._core.schema import conform
 from ._diagnostics import (
     ChainDiagnostics,
     Diagnostics,
@@ -29,10 +29,14 @@ def diagnostics_to_json(diagnostics: Diagnostics) -> dict[str, Any]:
     return {"kind": diagnostics.kind, **_to_json(diagnostics)}
 
 
-def diagnostics_from_json(found: dict[str, Any]) -> Diagnostics | None:
-    """What `diagnostics_to_json` wrote; None for a kind that this library does not know."""
-    kind = _KINDS.get(found.get("kind", ""))
-    return None if kind is None else _restore(kind, found)
+def diagnostics_from_json(found: Any) -> Diagnostics | None:
+    """What `diagnostics_to_json` wrote; None for a kind that this library does not know.
+
+    Raises `ValueError` if a number has another type.
+    """
+    named = conform(found, dict[str, Any], "diagnostics")
+    kind = _KINDS.get(conform(named.get("kind", ""), str, "diagnostics.kind"))
+    return None if kind is None else conform(named, kind, "diagnostics")
 
 
 def rows_of(found: dict[str, Any]) -> Rows:
@@ -69,19 +73,3 @@ def _names(value: Any) -> list[str]:
 def _not_finite(value: float) -> str:
     """A string that Python's `float` and JavaScript's `Number` both read."""
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _restore(kind: Any, value: Any) -> Any:
-    """The value of a field of this type."""
-    if value is None:
-        return float("nan") if kind is float else None
-    members = [one for one in typing.get_args(kind) if one is not type(None)]
-    if typing.get_origin(kind) is tuple:
-        return tuple(_restore(members[0], one) for one in value)
-    if isinstance(kind, types.UnionType):
-        return _restore(members[0], value) if len(members) == 1 else value
-    if not hasattr(kind, "__dataclass_fields__"):
-        return kind(value)
-    hints = typing.get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind) if field.name in value]
-    return kind(**{name: _restore(hints[name], value[name]) for name in names})

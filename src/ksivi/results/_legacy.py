@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from .._core.schema import conform
 from ._diagnostics import (
     ChainDiagnostics,
     Diagnostics,
@@ -28,12 +29,13 @@ _NOT_FINITE = re.compile(
 )
 
 
-def upgraded(found: dict[str, Any]) -> dict[str, Any]:
+def upgraded(found: Any) -> dict[str, Any]:
     """The same diagnostics as this version writes them. Unknown words are kept as they are."""
+    found = conform(found, dict[str, Any], "diagnostics")
     try:
         return diagnostics_to_json(_parsed(found))
-    except (KeyError, TypeError, ValueError):
-        return {"kind": "0.1.0", **found}
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return {**found, "kind": "0.1.0"}
 
 
 def _parsed(found: dict[str, Any]) -> Diagnostics:

@@ -1,17 +1,20 @@
 """The posterior: a trained sampler or stored draws."""
 
 import dataclasses
+import math
 import os
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core import archive
 from .._core.checks import as_count, as_samples, as_single_key, describe
 from .._core.compile import jit, one_shot
 from .._core.files import save
+from .._core.schema import conform
 from ..families import Empirical, SemiImplicit
 from ..targets import Affine, Layout, Support, Target, split
 
@@ -163,10 +166,28 @@ def load(path: str | os.PathLike) -> Posterior:
     if not isinstance(posterior, Posterior):
         raise ValueError(f"{path} holds a {type(posterior).__name__}, not a posterior")
     try:
-        eqx.filter_eval_shape(_sample, posterior, jax.random.key(0), 2)
+        _require_consistent(posterior)
     except Exception as error:
         raise ValueError(f"{path} is damaged: its parts do not fit together: {error}") from error
     return posterior
+
+
+def _require_consistent(posterior: Posterior) -> None:
+    """Raises an error if the parts of a posterior do not fit together. It computes nothing."""
+    x = eqx.filter_eval_shape(_sample, posterior, jax.random.key(0), 2)
+    layout = conform(posterior.layout, tuple[tuple[Any, ...], ...], "layout")
+    names = [conform(name, str, "a name") for name, _ in layout]
+    shapes = [conform(shape, tuple[int, ...], "a shape") for _, shape in layout]
+    fits = sum(math.prod(shape) for shape in shapes) == posterior.dim and x.shape[1:] == (
+        posterior.dim,
+    )
+    if not fits or len(set(names)) < len(names) or min([0, *sum(shapes, ())]) < 0:
+        raise ValueError(f"draws of shape {x.shape} cannot have the parameters {layout}")
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        raise ValueError(f"draws must be floating numbers, got {x.dtype}")
+    draws = eqx.filter_eval_shape(lambda posterior, x: posterior.constrain(x), posterior, x)
+    if any(jnp.shape(one)[:1] != (2,) for one in draws.values()):
+        raise ValueError("its supports do not map draws to draws")
 
 
 @one_shot

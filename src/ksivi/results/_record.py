@@ -17,9 +17,11 @@ import jax
 import numpy as np
 
 from .._core import archive
-from .._core.files import UNREADABLE, read_npz
+from .._core.files import UNREADABLE, open_regular, read_json, read_npz
+from .._core.schema import conform
 from .._core.version import __version__
 from ._diagnostics import Diagnostics
+from ._facts import require_facts, require_history
 from ._fit import Fit
 from ._json import diagnostics_from_json, diagnostics_to_json
 from ._legacy import upgraded
@@ -95,23 +97,22 @@ def read_record(folder: str | os.PathLike) -> Record:
 
 def _read(folder: Path) -> Record:
     try:
-        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
-        stated = facts.pop("sha256", None) if isinstance(facts, dict) else None
+        facts = conform(read_json(folder / FACTS), dict[str, Any], FACTS)
+        stated = facts.pop("sha256", None)
         paths = [path_of(folder, name, stated) for name in (HISTORY, POSTERIOR)]
+        if facts.get("format") not in (1, FORMAT):
+            raise ValueError(
+                f"{FACTS} must have format 1 or {FORMAT}, which this version of ksivi reads"
+            )
+        if stated != _digest(facts, paths):
+            raise ValueError(f"its files do not match the SHA-256 in {FACTS}")
         history, posterior = read_npz(paths[0]), load(paths[1])
-        is_whole = stated == _digest(facts, (path.read_bytes() for path in paths))
+        if facts["format"] == 1:
+            facts |= {"format": FORMAT, "diagnostics": upgraded(facts.get("diagnostics"))}
+        require_facts(facts, posterior)
+        require_history(history)
     except UNREADABLE as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
-    if not isinstance(facts, dict) or facts.get("format") not in (1, FORMAT):
-        raise ValueError(
-            f"{folder / FACTS} must be a record of format 1 or {FORMAT}, which this version of ksivi reads"
-        )
-    if not is_whole:
-        raise ValueError(
-            f"{folder} holds a damaged record: its files do not match the SHA-256 in {FACTS}"
-        )
-    if facts["format"] == 1:
-        facts |= {"format": FORMAT, "diagnostics": upgraded(facts["diagnostics"])}
     return Record(posterior, facts, history)
 
 
@@ -122,11 +123,12 @@ def _npz(arrays: dict[str, Any]) -> bytes:
     return content.getvalue()
 
 
-def _digest(facts: Any, files: Iterable[bytes]) -> str:
+def _digest(facts: Any, files: Iterable[bytes | Path]) -> str:
     """The SHA-256 of everything in a record: it shows that the files belong together."""
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    for content in files:
-        digest.update(hashlib.sha256(content).digest())
+    for one in files:
+        with io.BytesIO(one) if isinstance(one, bytes) else open_regular(one) as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())  # type: ignore[arg-type]
     return digest.hexdigest()
 
 

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from .._core import archive
 from .._core.checks import as_count
 from .._core.files import write_atomically
 from .._core.fingerprints import as_plain
+from .._core.schema import conform
 
 _FORMAT = 3
 """Counts up when the arrays, the facts or the digests of a snapshot change."""
@@ -26,6 +27,12 @@ _KEPT = 3
 
 class OtherVersion(ValueError):
     """The snapshot is whole, but of another format."""
+
+
+class _Words(TypedDict):
+    step: int
+    identity: dict[str, str]
+    facts: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,13 +66,13 @@ class Snapshot:
         header, arrays = archive.unseal(path)
         if "checkpoint" not in header:
             raise ValueError(f"{path} is a ksivi file, but not a checkpoint")
-        words = json.loads(header["checkpoint"])
-        if words.pop("format", 1) != _FORMAT:
+        words = conform(json.loads(header["checkpoint"]), dict[str, Any], "the checkpoint")
+        if words.get("format", 1) != _FORMAT:
             raise OtherVersion(
                 f"checkpoint folder was written by another version of ksivi: {path}; "
                 "use an empty folder, or resume with that version"
             )
-        return cls(arrays=arrays, **words)
+        return cls(**conform(words, _Words, "the checkpoint"), arrays=arrays)
 
 
 class Checkpoints:
@@ -121,7 +128,7 @@ class Checkpoints:
                 snapshot = Snapshot.read(path)
             except OtherVersion:
                 raise
-            except (ValueError, TypeError) as error:
+            except (ValueError, RecursionError) as error:
                 reasons.append(str(error))
                 warnings.warn(
                     f"skipped a damaged checkpoint: {error}", RuntimeWarning, stacklevel=2

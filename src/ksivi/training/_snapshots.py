@@ -3,11 +3,12 @@
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from jaxtyping import PyTree
 
+from .._core.schema import conform
 from ..results import NotFinite
 from ._checkpoints import Checkpoints, Snapshot, arrays_of, tree_like
 from ._identity import digest
@@ -15,6 +16,18 @@ from ._task import Progress
 from ._trouble import Trouble
 
 _RECORDS, _KEPT = "records.", "kept"
+
+
+class _Facts(TypedDict):
+    """What a snapshot holds of a `Progress`, besides arrays."""
+
+    first: int
+    seconds: float
+    limits: list[int]
+    troubles: list[Trouble | None]
+    seen: dict[str, NotFinite]
+    memo: dict[str, Any]
+    early_ratio: list[float | None]
 
 
 def restored(
@@ -61,13 +74,18 @@ def snapshot_of(progress: Progress, identity: dict[str, str]) -> Snapshot:
 
 
 def progress_of(snapshot: Snapshot, start: Progress) -> Progress:
-    """The progress in a snapshot. `start` gives the structure of the state."""
-    arrays, facts = snapshot.arrays, snapshot.facts
+    """The progress in a snapshot. `start` gives the structure of the state.
+
+    Raises `ValueError` if the snapshot is not what `snapshot_of` makes.
+    """
+    arrays, facts = snapshot.arrays, conform(snapshot.facts, _Facts, "the checkpoint")
     like: PyTree = (start.state, start.earlier, start.earlier_rate)
     state, earlier, earlier_rate = tree_like(like, "state", arrays)
     records = {
         name.removeprefix(_RECORDS): a for name, a in arrays.items() if name.startswith(_RECORDS)
     }
+    kept = (arrays[_KEPT],) if _KEPT in arrays else ()
+    _require_consistent(snapshot.step, facts, records, kept, len(start.troubles))
     early = np.array([np.nan if one is None else one for one in facts["early_ratio"]])
     return start.replace(
         first=facts["first"],
@@ -77,10 +95,31 @@ def progress_of(snapshot: Snapshot, start: Progress) -> Progress:
         earlier_rate=earlier_rate,
         early_ratio=early,
         limits=np.array(facts["limits"]),
-        troubles=tuple(None if one is None else Trouble(**one) for one in facts["troubles"]),
-        not_finite={int(i): NotFinite(**one) for i, one in facts["seen"].items()},
+        troubles=tuple(facts["troubles"]),
+        not_finite={int(i): one for i, one in facts["seen"].items()},
         records=(records,) if records else (),
-        kept=(arrays[_KEPT],) if _KEPT in arrays else (),
+        kept=kept,
         memo=facts["memo"],
         started=time.perf_counter() - facts["seconds"],
     )
+
+
+def _require_consistent(step: int, facts: _Facts, records: dict, kept: tuple, runs: int) -> None:
+    """Raises `ValueError` unless there is everything for each run and each step."""
+    taken, per_run = (
+        step - facts["first"],
+        (facts["limits"], facts["troubles"], facts["early_ratio"]),
+    )
+    fits = {
+        "first": 0 <= facts["first"] <= step,
+        "limits": all(len(one) == runs for one in per_run),
+        "seen": all(i.isdecimal() and int(i) < runs for i in facts["seen"]),
+        "records": all(a.shape == (runs, taken) for a in records.values())
+        and (taken == 0 or {"loss", "stein_ratio"} <= set(records)),
+        "kept": all(a.ndim == 4 and len(a) == runs for a in kept),
+    }
+    if wrong := [name for name, is_right in fits.items() if not is_right]:
+        raise ValueError(
+            f"checkpoint folder has a damaged snapshot: its {wrong[0]} do not fit the run; "
+            "use an empty folder"
+        )

@@ -1,0 +1,54 @@
+"""What a record must hold, checked when it is read: the facts in `fit.json`, and the history."""
+
+from typing import Any, TypedDict
+
+import numpy as np
+
+from .._core.schema import conform
+from ._fit import Cost
+from ._json import diagnostics_from_json
+from ._posterior import Posterior
+
+_CURVES = ("loss", "bound", "stein_ratio")
+
+
+class _Status(TypedDict):
+    kind: str
+    reason: str
+
+
+class _Facts(TypedDict):
+    """There may be more: what the caller of `Record.of` knows about the run."""
+
+    status: _Status
+    trusted: bool
+    diagnostics: dict[str, Any]
+    cost: Cost
+    parameters: dict[str, list[int]]
+    device: str
+    versions: dict[str, str]
+
+
+def require_facts(facts: dict[str, Any], posterior: Posterior) -> None:
+    """Raises `ValueError` with the first fact that is missing or has another type."""
+    found = conform(facts, _Facts, "the record")
+    stated = [(name, tuple(shape)) for name, shape in found["parameters"].items()]
+    if stated != list(posterior.layout):
+        raise ValueError(
+            f"the record has parameters {stated}, but its posterior has {posterior.layout}"
+        )
+    diagnostics_from_json(found["diagnostics"])
+
+
+def require_history(history: dict[str, np.ndarray]) -> None:
+    """Raises `ValueError` unless the history has curves over its steps."""
+    steps = history.get("step")
+    if steps is None or steps.ndim != 1 or steps.dtype.kind not in "iuf":
+        raise ValueError("the history must have numbers of steps")
+    for name in _CURVES:
+        values = history.get(name, steps)
+        if values.shape != steps.shape or values.dtype.kind not in "biuf":
+            raise ValueError(
+                f"the history must have one {name} per step, got {values.dtype} of shape "
+                f"{values.shape} for {len(steps)} steps"
+            )
