@@ -1,6 +1,7 @@
 """Ctrl-C at random moments of `ksivi fit` in a terminal: `python -m benchmarks.interrupts --count 40`.
 
-The moments are spread over the start, the search, the training, the checks and the end with the writing of the record.
+The moments are spread over the start, the search, the training, the checks, and the end: from the first byte of the
+record to the exit.
 Each run must end with exit code 130, without a traceback, and the folder must hold a whole record or none. Exits with 1
 where it is not so. A cache of compiled programs (`JAX_COMPILATION_CACHE_DIR`) makes the runs shorter.
 """
@@ -25,11 +26,9 @@ import jax.numpy as jnp
 def log_density(x):
     return -0.5 * jnp.sum((x - 2.0) ** 2)
 """
-CODE = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+CODE = "import sys; print('start', flush=True); from ksivi_command import main; sys.argv[0] = 'ksivi'; main()"
 STAGES = ("start", "fit: search", "fit: training", "fit: checks", "end")
 _CTRL_C = b"\x03"
-_END_S = 0.5
-"""The end of a run, in which its record is written, begins so many seconds before it exits."""
 _LONGEST_S = 600
 
 
@@ -46,36 +45,39 @@ class Ending:
     @property
     def faults(self) -> list[str]:
         code = [] if self.code == 130 else [f"exit code {self.code}"]
-        # While Python imports packages, before the command begins, it shows where it was.
-        is_shown = "Traceback" in self.output and "<frozen importlib" not in self.output
-        return code + (["a traceback"] if is_shown else [])
+        return code + (["a traceback"] if "Traceback" in self.output else [])
 
 
-def run_in_terminal(command: list[str], stage: str = "", delay: float = 0.0) -> Ending:
+def run_in_terminal(command: list[str], out: Path, stage: str = "", delay: float = 0) -> Ending:
     """Runs a command in a terminal of its own. Types Ctrl-C so many seconds after a stage began."""
     start = time.monotonic()
     child, terminal = pty.fork()
     if child == 0:
-        os.execv(command[0], command)
-    began, output, interrupted = {"start": 0.0}, b"", False
+        os.execv(command[0], [*command, "--out", str(out)])
+    began, output, interrupted = {}, b"", False
     while time.monotonic() - start < _LONGEST_S:
         now = time.monotonic() - start
         if not interrupted and stage in began and now >= began[stage] + delay:
             os.write(terminal, _CTRL_C)
             interrupted = True
-        if select.select([terminal], [], [], 0.002)[0]:
+        if select.select([terminal], [], [], 0.001)[0]:
             try:
                 output += os.read(terminal, 65_536)
             except OSError:  # the process has closed its side
                 break
         for one in STAGES:
-            if one not in began and one.encode() in output:
+            found = _is_written(out) if one == "end" else one.encode() in output
+            if one not in began and found:
                 began[one] = time.monotonic() - start
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     os.close(terminal)
     seconds = time.monotonic() - start
-    began["end"] = max(seconds - _END_S, 0)
     return Ending(code if code >= 0 else 128 - code, _plain(output), began, seconds, interrupted)
+
+
+def _is_written(out: Path) -> bool:
+    """Whether the folder has a first file of the record, hidden or not."""
+    return any("history" in one.name for one in out.iterdir()) if out.is_dir() else False
 
 
 def _plain(output: bytes) -> str:
@@ -95,10 +97,7 @@ def moment(whole: Ending, i: int, rng: random.Random) -> tuple[str, float]:
     """A stage and a delay in it: the stages in turn, and a random delay within the stage's length."""
     begins = [whole.began[stage] for stage in STAGES] + [whole.seconds]
     at = i % len(STAGES)
-    length = max(begins[at + 1] - begins[at], 0.02)
-    if STAGES[at] == "end":  # counted from the checks, because nothing is printed when it begins
-        return "fit: checks", begins[at] - whole.began["fit: checks"] + rng.uniform(0, length)
-    return STAGES[at], rng.uniform(0, length)
+    return STAGES[at], rng.uniform(0, begins[at + 1] - begins[at])
 
 
 def interrupted_runs(count: int, steps: int, seed: int, folder: Path) -> list[str]:
@@ -106,14 +105,14 @@ def interrupted_runs(count: int, steps: int, seed: int, folder: Path) -> list[st
     (folder / "model.py").write_text(MODEL)
     model = f"{folder / 'model.py'}:log_density"
     command = [sys.executable, "-c", CODE, "fit", model, "--dim", "2", "--steps", str(steps)]
-    whole, rng = run_in_terminal([*command, "--out", str(folder / "whole")]), random.Random(seed)
+    whole, rng = run_in_terminal(command, folder / "whole"), random.Random(seed)
     print("a whole run:", {name: round(at, 2) for name, at in whole.began.items()}, flush=True)
     done, faults, tried, codes = 0, [], 0, collections.Counter()
     while done < count and tried < 3 * count:
         out, (stage, delay) = folder / f"run-{tried}", moment(whole, done, rng)
-        ending, tried = run_in_terminal([*command, "--out", str(out)], stage, delay), tried + 1
+        ending, tried = run_in_terminal(command, out, stage, delay), tried + 1
         if not ending.interrupted:
-            continue  # it was faster than the whole run, and over before the moment came
+            continue  # it was faster than the whole run: the moment never came
         found = ending.faults + ([] if is_whole_or_absent(out) else ["a record that is not whole"])
         done, codes[ending.code] = done + 1, codes[ending.code] + 1
         print(

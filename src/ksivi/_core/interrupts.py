@@ -42,7 +42,7 @@ class Interrupts:
 
         def raise_again(lost: Any) -> None:
             if issubclass(lost.exc_type, KeyboardInterrupt):
-                threading.Timer(_AGAIN_S, _thread.interrupt_main).start()
+                threading.Timer(_AGAIN_S, _interrupt_main_thread).start()
             else:
                 hook(lost)
 
@@ -62,3 +62,11 @@ class Interrupts:
             yield
         finally:
             self._is_held = False
+
+
+def _interrupt_main_thread() -> None:
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)
+    else:  # Windows
+        _thread.interrupt_main()
