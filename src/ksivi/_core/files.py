@@ -176,7 +176,9 @@ def _require_stated_size(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> No
         )
         shape, _, dtype = read(file)
         if dtype.hasobject:
-            raise ValueError(f"{entry.filename} holds Python objects, which can run code")
+            raise ValueError(f"{entry.filename!r} holds Python objects, which can run code")
         held = min(entry.file_size, _DEFLATE * entry.compress_size)
         if math.prod(shape) * dtype.itemsize > held:
-            raise ValueError(f"{entry.filename} claims shape {shape} but holds only {held:,} bytes")
+            raise ValueError(
+                f"{entry.filename!r} claims shape {shape} but holds only {held:,} bytes"
+            )

@@ -48,7 +48,11 @@ def conform(value: Any, kind: Any, where: str) -> Any:
         return origin(conform(one, members[0], f"{where}[{i}]") for i, one in enumerate(items))
     if origin is dict:
         named = _require(isinstance(value, dict), value, where, [dict])
-        return {name: conform(one, members[1], f"{where}.{name}") for name, one in named.items()}
+        return {
+            # A name in a file could hold control codes of a terminal.
+            name: conform(one, members[1], f"{where}.{name if name.isidentifier() else repr(name)}")
+            for name, one in named.items()
+        }
     if dataclasses.is_dataclass(kind):
         fields = [one for one in dataclasses.fields(kind) if one.init]
         needed = {

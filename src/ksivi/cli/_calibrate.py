@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ._outputs import replacing
 from ._shared import INTERRUPTED, NOT_SAVED, NOT_TRUSTED, fail, folder, notes, require_seed
 
 
@@ -58,17 +59,21 @@ def calibrate(
         highlight=False,
         markup=False,
     )
+    record = place / "replications.jsonl"
+    if record.is_symlink():
+        raise ValueError(f"--out must not have a link where lines are added: {record} is one")
     kept = f"{place} has the finished fits: run the same command again to continue"
     try:
         found = run(
             jax.random.key(seed),
             simulate,
             replications,
-            record=place / "replications.jsonl",
+            record=record,
             heard=say,
             **options,
         )
-        save(rank_histograms(found), place / "ranks.png")
+        with replacing(place / "ranks.png") as beside:
+            save(rank_histograms(found), beside)
     except KeyboardInterrupt:
         notes.print(f"interrupted; {kept}", highlight=False, markup=False)
         raise typer.Exit(INTERRUPTED) from None

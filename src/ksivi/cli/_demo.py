@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .._core.checks import as_choice, as_count
+from ._outputs import replacing
 from ._shared import INTERRUPTED, NOT_TRUSTED, folder, notes, require_seed
 
 
@@ -47,9 +48,10 @@ def demo(
             bar.close()
         if shown[-1].fit.status.kind == "interrupted":
             break
-    draws_and_contours(
-        figure, [(s.problem.name, s.problem.target, s.draws, s.truth) for s in shown]
-    )
+    with replacing(figure) as beside:
+        draws_and_contours(
+            beside, [(s.problem.name, s.problem.target, s.draws, s.truth) for s in shown]
+        )
     if as_json:
         typer.echo(json.dumps(_as_json(shown, figure, time.perf_counter() - began)))
     else:

@@ -152,7 +152,12 @@ def _read(path: Path, target: Target) -> Float[Array, "n d"] | None:
         stored = archive.read(path) if path.is_file() else None
     except ValueError:
         return None
-    if not isinstance(stored, Stored) or stored.points.shape[1:] != (target.dim,):
+    if not isinstance(stored, Stored) or not all(
+        eqx.is_array(one) for one in (stored.points, stored.log_densities)
+    ):
+        return None
+    count = min(len(stored.points), _CHECKED) if stored.points.ndim else 0
+    if stored.points.shape[1:] != (target.dim,) or stored.log_densities.shape != (count,):
         return None
     # Programs with equal text may still differ in what their callbacks do.
     same = np.allclose(

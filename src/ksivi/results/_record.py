@@ -88,31 +88,39 @@ def read_record(folder: str | os.PathLike) -> Record:
     for _ in range(_MOST_READS):
         before = stamps(Path(folder))
         try:
-            return _read(Path(folder))
+            found = _read(Path(folder))
         except ValueError:
             if stamps(Path(folder)) == before:
                 raise
+            continue
+        if stamps(Path(folder)) == before:
+            return found
     raise ValueError(f"{folder} cannot be read: other processes write into it all the time")
 
 
 def _read(folder: Path) -> Record:
     try:
         facts = conform(read_json(folder / FACTS), dict[str, Any], FACTS)
-        stated = facts.pop("sha256", None)
-        paths = [path_of(folder, name, stated) for name in (HISTORY, POSTERIOR)]
-        if facts.get("format") not in (1, FORMAT):
-            raise ValueError(
-                f"{FACTS} must have format 1 or {FORMAT}, which this version of ksivi reads"
-            )
-        if stated != _digest(facts, paths):
-            raise ValueError(f"its files do not match the SHA-256 in {FACTS}")
-        history, posterior = read_npz(paths[0]), load(paths[1])
-        if facts["format"] == 1:
-            facts |= {"format": FORMAT, "diagnostics": upgraded(facts.get("diagnostics"))}
-        require_facts(facts, posterior)
-        require_history(history)
+        if facts.get("format") in (1, FORMAT):
+            return _checked(folder, facts)
     except UNREADABLE as error:
         raise ValueError(f"{folder} holds a damaged record: {error}") from error
+    raise ValueError(
+        f"{folder / FACTS} must be a record of format 1 or {FORMAT}, which this version of ksivi reads"
+    )
+
+
+def _checked(folder: Path, facts: dict[str, Any]) -> Record:
+    """The record with these facts. Raises an error if anything is damaged or of another type."""
+    stated = facts.pop("sha256", None)
+    paths = [path_of(folder, name, stated) for name in (HISTORY, POSTERIOR)]
+    if stated != _digest(facts, paths):
+        raise ValueError(f"its files do not match the SHA-256 in {FACTS}")
+    history, posterior = read_npz(paths[0]), load(paths[1])
+    if facts["format"] == 1:
+        facts |= {"format": FORMAT, "diagnostics": upgraded(facts.get("diagnostics"))}
+    require_facts(facts, posterior)
+    require_history(history)
     return Record(posterior, facts, history)
 
 
