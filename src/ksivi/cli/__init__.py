@@ -93,12 +93,12 @@ def main() -> None:
         with interrupts.noticed():
             _run()
     except BaseException as error:
-        if not interrupts.seen:
-            # From here on there is nothing to save: Ctrl-C may end the process as it is.
-            atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
-            raise
         code = error.code if isinstance(error, SystemExit) else None
-        leave(code if code in (NOT_SAVED, TERMINATED) else INTERRUPTED)
+        if code == TERMINATED or interrupts.seen:
+            leave(code if code in (NOT_SAVED, TERMINATED) else INTERRUPTED)
+        # From here on there is nothing to save: Ctrl-C may end the process as it is.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_DFL)
+        raise
 
 
 def _run() -> None:
