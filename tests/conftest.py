@@ -58,6 +58,7 @@ LONGEST = [
 QUICK = [
     "architecture::",
     "bad_input::",
+    "bad_input_targets::",
     "formulas::",
     "security::",
     "conformance::test_objectives_trace_once_and_repeat_themselves[ksivi]",

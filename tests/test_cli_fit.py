@@ -19,7 +19,7 @@ from ksivi.results import Record
 from ksivi.training import Chunk
 
 pytest.importorskip("typer")
-from ksivi.cli._data import read_data
+from ksivi.cli._data import numbers_of, read_data
 from ksivi.cli._live import serving
 from ksivi.cli._models import target_of
 from test_cli import ksivi as command
@@ -28,8 +28,13 @@ MODEL = """
 import jax.numpy as jnp
 import ksivi
 
+dict = dict
+
 def log_density(x):
     return -0.5 * jnp.sum((x - 2.0) ** 2)
+
+def broken(x):
+    return ksivi.Target(lambda p: jnp.log(p[0]) + x[0], 2)
 
 def shifted(x, y):
     return -0.5 * jnp.sum((x - y.mean()) ** 2)
@@ -38,6 +43,15 @@ def line(x, y):
     import numpyro, numpyro.distributions as dist
     slope = numpyro.sample("slope", dist.Normal(0, 1))
     numpyro.sample("y", dist.Normal(slope * x, 1), obs=y)
+
+def every(**data):
+    line(data["x"], data["y"])
+
+def named(who):
+    line(who, who)
+
+def optional(x, y=None):
+    line(x, y)
 
 def make(y):
     return ksivi.Target(lambda x: -0.5 * jnp.sum((x - y[0]) ** 2), 2)
@@ -51,6 +65,8 @@ number = 3
 def model(tmp_path):
     (tmp_path / "model.py").write_text(MODEL)
     (tmp_path / "data.csv").write_text("x,y\n1,1.5\n2,2.5\n3,3.5\n")
+    (tmp_path / "x.csv").write_text("x\n1\n2\n")
+    (tmp_path / "gap.csv").write_text("x,y\n1,1.5\n2,nan\n")
     return tmp_path / "model.py"
 
 
@@ -74,22 +90,31 @@ def test_data_come_by_name_from_csv_json_and_npz(tmp_path):
         ("x,y\n", "and rows below"),
         ("x,y\n1,2\n1\n", "row 2 below it has 1"),
         ("x,y\n1,two\n", "column 'y' has 'two' in row 1"),
-        ("x,y\n1,\n", "column 'y' has '' in row 1"),
+        ("x,y\n1,2\n1, \n", "column 'y' has an empty cell in row 2"),
+        ("x;y\n1;2\n", "separated by commas, but its header is 'x;y'"),
     ],
 )
 def test_tables_that_cannot_be_read_are_named(tmp_path, text, message):
     (tmp_path / "d.csv").write_text(text)
     with pytest.raises(ValueError, match=message):
-        read_data(tmp_path / "d.csv")
+        numbers_of(read_data(tmp_path / "d.csv"))
 
 
 @pytest.mark.parametrize(
-    "text", ['{"y": [1.0, null]}', '{"y": ["a", "b"]}', '{"y": {"z": 1}}', "[1]", "{"]
+    "text",
+    [
+        '{"y": [1.0, null]}',
+        '{"y": ["a", "b"]}',
+        '{"y": {"z": 1}}',
+        '{"y": [[1], [2, 3]]}',
+        "[1]",
+        "{",
+    ],
 )
 def test_objects_that_are_not_numbers_are_refused(tmp_path, text):
     (tmp_path / "d.json").write_text(text)
     with pytest.raises(ValueError, match="--data: "):
-        read_data(tmp_path / "d.json")
+        numbers_of(read_data(tmp_path / "d.json"))
 
 
 def test_large_whole_numbers_stay_real(tmp_path):
@@ -104,6 +129,20 @@ def test_columns_that_a_model_does_not_take_are_not_used(model, capsys):
     shifted = target_of(f"{model}:shifted", 1, model.parent / "data.csv")
     np.testing.assert_allclose(shifted.log_density(jnp.array([2.5])), 0)
     assert "does not take x: not used" in " ".join(capsys.readouterr().err.split())
+
+
+def test_text_that_a_model_does_not_take_is_left_out(model, capsys):
+    (model.parent / "people.csv").write_text("x,y,who,age\n1,1.5,ann,\n2,2.5,bob,30\n")
+    text = '{"x": [1, 2], "y": [1.5, 2.5], "who": ["ann", "bob"], "age": [null, 30]}'
+    (model.parent / "people.json").write_text(text)
+    for name in ("people.csv", "people.json"):
+        for function in ("line", "every"):
+            target = target_of(f"{model}:{function}", None, model.parent / name)
+            assert dict(target.layout) == {"slope": ()}
+            said = " ".join(capsys.readouterr().err.split())
+            assert f":{function} does not take who, age: not used" in said
+    with pytest.raises(ValueError, match="--data: column 'who' has 'ann' in row 1"):
+        target_of(f"{model}:named", None, model.parent / "people.csv")
 
 
 def test_what_a_name_may_be(model):
@@ -155,6 +194,11 @@ def test_a_pymc_model_is_found_by_its_type(tmp_path):
         ("line", None, "no.csv", "--data must be an existing file"),
         ("line", None, "model.py", "--data must be a .csv, .json or .npz file"),
         ("log_density", None, None, "a log density needs --dim"),
+        ("line", 3, "data.csv", "AssertionError; if it is a model, leave out --dim"),
+        ("optional", None, "x.csv", "'y' has no data, because the argument 'y' of the model"),
+        ("broken", None, "x.csv", "broken failed: ValueError: log_density must be finite"),
+        ("dict", None, None, "must be a function whose arguments have names"),
+        ("line", None, "gap.csv", r"'y' \(Normal\) is -inf in row 1 of 2"),
     ],
 )
 def test_what_does_not_fit_is_named(model, name, dim, data, message):

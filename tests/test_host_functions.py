@@ -153,10 +153,15 @@ def test_where_a_host_function_rejects_there_is_no_mass():
 def test_errors_of_a_host_function_are_one_line():
     with pytest.raises(
         ValueError,
-        match=r"value_and_gradient must return \(1,\) and \(1, 3\) .* got \(1,\) and \(1, 2\)",
+        match=r"value_and_gradient must return arrays of shape \(\) and \(3,\) .* got \(\) and \(2,\)",
     ):
         ksivi.from_callback(lambda x: (0.0, x[:2]), 3)
-    with pytest.raises(ValueError, match=r"hessian_product must return \(1, 3\) .* got \(1, 1\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"must return arrays of shape \(1,\) and \(1, 3\) for points as the rows .* got \(\) and",
+    ):
+        ksivi.from_callback(lambda x: (-0.5 * np.sum(x**2), -x), 3, batched=True)
+    with pytest.raises(ValueError, match=r"hessian_product must return .* \(3,\) .* got \(1,\)"):
         ksivi.from_callback(value_and_gradient, 3, hessian_product=lambda x, v: v[:1])
     with pytest.raises(ValueError, match="test_point must be 3 floating numbers"):
         ksivi.from_callback(value_and_gradient, 3, test_point=1.0)
@@ -166,16 +171,22 @@ def test_errors_of_a_host_function_are_one_line():
         ValueError, match="value_and_gradient failed at the test point: ZeroDivisionError"
     ):
         ksivi.from_callback(lambda x: (1 / 0, x), 3)
-    with pytest.raises(ValueError, match="must be finite at the test point"):
+    with pytest.raises(ValueError, match=r"must be finite at the test point.* test_point="):
         ksivi.from_callback(lambda x: (np.nan, x), 3)
 
 
 def test_a_tensor_of_another_shape_is_refused():
     pytest.importorskip("torch", reason="PyTorch is not installed")
     with pytest.raises(
-        ValueError, match=r"log_density must return shape \(1,\) for 1 points, got \(1, 3\)"
+        ValueError, match=r"log_density must return shape \(1,\) for 1 points, got shape \(1, 3\)"
     ):
         ksivi.from_torch(lambda x: -(x**2), 3, batched=True)
+    with pytest.raises(ValueError, match=r"^log_density must return a scalar .* got shape \(3,\)"):
+        ksivi.from_torch(lambda x: -(x**2), 3)
+    with pytest.raises(ValueError, match=r"^log_density must be finite at the test point, got -inf"):
+        ksivi.from_torch(lambda x: x.log().sum(), 3)
+    with pytest.raises(ValueError, match="device must be a device that PyTorch has here, got 'no'"):
+        ksivi.from_torch(lambda x: -(x**2).sum(), 3, device="no")
 
 
 def test_a_linear_log_density_in_torch_has_no_curvature():

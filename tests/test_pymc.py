@@ -81,7 +81,7 @@ def test_draws_are_where_parameters_live_and_the_model_is_known_to_arviz(tmp_pat
 def test_what_cannot_be_is_refused():
     with pymc.Model() as discrete:
         pymc.Poisson("count", 3)
-    with pytest.raises(ValueError, match="'count' is discrete"):
+    with pytest.raises(ValueError, match=r"'count' is discrete \(Poisson\), .* pymc.Mixture"):
         ksivi.from_pymc(discrete)
     with pymc.Model() as moving:
         pymc.Uniform("inside", 0, pymc.HalfNormal("edge", 1))
@@ -89,6 +89,28 @@ def test_what_cannot_be_is_refused():
         ksivi.from_pymc(moving)
     with pytest.raises(ValueError, match=r"model must be a pymc\.Model"):
         ksivi.from_pymc(lambda: None)
+
+
+def test_the_variable_and_the_row_of_impossible_data_are_named():
+    with pymc.Model() as negative:
+        pymc.Poisson("y", pymc.Gamma("rate", 1, 1), observed=np.array([1, -2, 3, -1]))
+    words = (
+        r"'y' \(Poisson\) is -inf in rows 1 and 3 of 4, counted from 0, where the data are -2, -1"
+    )
+    with pytest.raises(ValueError, match=words):
+        ksivi.from_pymc(negative)
+    with pymc.Model() as missing:
+        pymc.Normal("y", pymc.Normal("a") * np.array([1, np.nan, 2]), observed=np.ones(3))
+    with pytest.raises(ValueError, match=r"'y' \(Normal\) is nan in row 1 of 3"):
+        ksivi.from_pymc(missing)
+    with pymc.Model() as impossible:
+        pymc.Potential("weight", pymc.math.log(pymc.Normal("a") - 1))
+    with pytest.raises(ValueError, match="the log density of 'weight' is nan"):
+        ksivi.from_pymc(impossible)
+    with pymc.Model() as uneven:
+        pymc.Normal("y", pymc.Normal("a", shape=3), observed=np.ones(4))
+    with pytest.raises(ValueError, match="model failed: ValueError: "):
+        ksivi.from_pymc(uneven)
 
 
 @pytest.mark.slow

@@ -207,9 +207,23 @@ def attributing_errors_to(name: str, where: str = "") -> Iterator[None]:
         is_ours = isinstance(error, ValueError) and str(error).startswith((f"{name} ", f"{name}["))
         if is_ours:
             raise
-        raise ValueError(
-            f"{name} failed{where and ' ' + where}: {type(error).__name__}: {error}"
-        ) from error
+        raise ValueError(f"{name} failed{where and ' ' + where}: {brief(error)}") from error
+
+
+_ADVICE = {
+    "TracerArrayConversionError": "use jax.numpy instead of NumPy",
+    "TracerBoolConversionError": "use jnp.where or jax.lax.cond instead of if",
+    "TracerIntegerConversionError": "use jnp.take or jax.lax instead of indexing with a traced value",
+    "ConcretizationTypeError": "use jax.numpy and jax.lax: the values are not known while tracing",
+}
+
+
+def brief(error: Exception) -> str:
+    """The kind of an error and the first line of its message; JAX writes pages."""
+    kind, line = type(error).__name__, next(iter(str(error).strip().splitlines()), "")
+    advice = _ADVICE.get(kind)
+    said = f"{kind}: {line}" if line else kind
+    return f"{said.rstrip('.')}; {advice}" if advice else said
 
 
 def require_point(x: Any, dim: int) -> None:
@@ -239,5 +253,8 @@ def describe(value: Any) -> str:
         value.ndim or isinstance(value, jax.core.Tracer)
     ):
         return f"an array of shape {value.shape} and dtype {value.dtype}"
+    if hasattr(value, "to_numpy") and hasattr(value, "columns"):
+        names = ", ".join(map(str, value.columns))
+        return f"a data frame of shape {value.shape} with the columns {names}"
     text = " ".join(repr(value).split())
     return f"{text if len(text) < 100 else text[:99] + '…'} ({type(value).__name__})"

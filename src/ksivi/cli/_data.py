@@ -1,6 +1,7 @@
 """Data from a file, by name, for the arguments of a model."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,14 @@ from .._core.files import UNREADABLE, read_npz
 
 Data = dict[str, Any]
 
+
+@dataclasses.dataclass(frozen=True)
+class NotNumbers:
+    """An entry that no model can take, and the reason. It is an error only if the model takes it."""
+
+    reason: str
+
+
 _SMALL = 2**15
 """Whole numbers below this become integers.
 
@@ -19,7 +28,10 @@ Larger ones stay floats: JAX's 32 bits overflow if they are squared.
 
 
 def read_data(path: Path) -> Data:
-    """The columns of a CSV file with a header, or the entries of a JSON object or an npz file."""
+    """The columns of a CSV file with a header, or the entries of a JSON object or an npz file.
+
+    Entries that are not numbers are `NotNumbers`.
+    """
     readers = {".csv": _read_csv, ".json": _read_json, ".npz": _read_npz}
     if path.suffix.lower() not in readers:
         raise ValueError(f"--data must be a .csv, .json or .npz file, got {path}")
@@ -29,40 +41,62 @@ def read_data(path: Path) -> Data:
         found = readers[path.suffix.lower()](path)
     except UNREADABLE as error:
         raise ValueError(f"--data: {path} cannot be read: {error}") from error
-    for name, values in found.items():
-        if np.asarray(values).dtype.kind not in "biuf":
-            raise ValueError(
-                f"--data: {name!r} in {path} must be numbers, not null, text or uneven lists"
-            )
-    return found
+    return {name: _checked(name, values) for name, values in found.items()}
+
+
+def numbers_of(data: Data) -> Data:
+    """The data, all of which must be numbers."""
+    for values in data.values():
+        if isinstance(values, NotNumbers):
+            raise ValueError(f"--data: {values.reason}")
+    return data
+
+
+def _checked(name: str, values: Any) -> Any:
+    if isinstance(values, NotNumbers):
+        return values
+    try:
+        is_numbers = np.asarray(values).dtype.kind in "biuf"
+    except ValueError:  # lists of different lengths
+        is_numbers = False
+    reason = f"{name!r} must be numbers, not null, text or lists of different lengths"
+    return values if is_numbers else NotNumbers(reason)
 
 
 def _read_csv(path: Path) -> Data:
     with path.open(encoding="utf-8-sig", newline="") as file:
         names, *rows = [row for row in csv.reader(file) if row] or [[]]
     names = [name.strip() for name in names]
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t"):
+        raise ValueError(f"its columns must be separated by commas, but its header is {names[0]!r}")
     if not rows or "" in names or len(set(names)) < len(names):
         raise ValueError(
             f"it must have a header of different names, and rows below; its header is {','.join(names)}"
         )
-    columns: dict[str, list[float]] = {name: [] for name in names}
     for i, row in enumerate(rows):
         if len(row) != len(names):
             raise ValueError(
                 f"the header has {len(names)} columns, but row {i + 1} below it has {len(row)}"
             )
-        for name, text in zip(names, row, strict=True):
-            columns[name].append(_as_number(text, name, i + 1))
-    return {name: _whole(np.asarray(column)) for name, column in columns.items()}
+    return {
+        name: _as_column(name, cells)
+        for name, cells in zip(names, zip(*rows, strict=True), strict=True)
+    }
 
 
-def _as_number(text: str, name: str, row: int) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(
-            f"column {name!r} has {text!r} in row {row}, which is not a number"
-        ) from None
+def _as_column(name: str, cells: tuple[str, ...]) -> np.ndarray | NotNumbers:
+    found = []
+    for i, text in enumerate(cells):
+        try:
+            found.append(float(text))
+        except ValueError:
+            what = f"has {text!r} in row {i + 1} below the header, which is not a number"
+            if not text.strip():
+                what = (
+                    f"has an empty cell in row {i + 1} below the header: fill it or remove the row"
+                )
+            return NotNumbers(f"column {name!r} {what}")
+    return _whole(np.asarray(found))
 
 
 def _whole(column: np.ndarray) -> np.ndarray:
@@ -75,10 +109,16 @@ def _read_json(path: Path) -> Data:
     found = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(found, dict):
         raise ValueError("it must contain one object of numbers and lists by name")
-    return {
-        name: np.asarray(value) if isinstance(value, list) else value
-        for name, value in found.items()
-    }
+    return {name: _as_json_value(name, value) for name, value in found.items()}
+
+
+def _as_json_value(name: str, value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    try:
+        return np.asarray(value)
+    except ValueError:
+        return NotNumbers(f"{name!r} has lists of different lengths")
 
 
 def _read_npz(path: Path) -> Data:

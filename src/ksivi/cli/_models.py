@@ -5,11 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .._core.checks import as_count
+from .._core.checks import as_count, brief, describe
 from ..calibration import Simulate, simulate_numpyro
 from ..problems import from_module
 from ..targets import Target, from_numpyro, from_pymc
-from ._data import Data, read_data
+from ._data import Data, NotNumbers, numbers_of, read_data
 from ._shared import notes
 
 
@@ -18,10 +18,12 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
     found = from_module(where)
     given = {} if data is None else read_data(data)
     if dim is not None:
-        return Target(_log_density(where, found, given), as_count(dim, "--dim"))
+        return _of_log_density(_log_density(where, found, given), as_count(dim, "--dim"))
+    failed: Exception | None = None
     if callable(found) and not isinstance(found, Target):
         given = _arguments(where, found, given)
-        found = _made(found, given) or found
+        made, failed = _made(found, given)
+        found = found if made is None else made
     elif given:
         raise ValueError(
             f"--data is for a function that takes it, but {where} is a {type(found).__name__}"
@@ -34,7 +36,7 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
         raise ValueError(
             f"{where} must be a log density, a model or a ksivi.Target, got {type(found).__name__}"
         )
-    return _of_numpyro(where, found, given)
+    return _of_numpyro(where, found, given, failed)
 
 
 def simulate_of(where: str, data: Path | None) -> Simulate:
@@ -54,15 +56,33 @@ def _log_density(where: str, found: Any, given: Data) -> Callable:
     return (lambda x: found(x, **given)) if given else found
 
 
+def _of_log_density(log_density: Callable, dim: int) -> Target:
+    try:
+        return Target(log_density, dim)
+    except ValueError as error:
+        if error.__cause__ is None:
+            raise
+        raise ValueError(f"{error}; if it is a model, leave out --dim") from error
+
+
 def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data:
     """The data that the function takes after its first arguments.
 
     Reports data that are unused or missing.
     """
-    parameters = inspect.signature(function).parameters.values()
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:
+        raise ValueError(
+            f"{where} must be a function whose arguments have names, got {describe(function)}"
+        ) from error
     takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     names = [parameter.name for parameter in parameters][len(first) :]
-    taken = given if takes_all else {name: value for name, value in given.items() if name in names}
+    taken = {
+        name: value
+        for name, value in given.items()
+        if name in names or (takes_all and not isinstance(value, NotNumbers))
+    }
     if left := [name for name in given if name not in taken]:
         notes.print(
             f"{where} does not take {', '.join(left)}: not used", highlight=False, markup=False
@@ -75,19 +95,19 @@ def _arguments(where: str, function: Callable, given: Data, *first: str) -> Data
         raise ValueError(
             f"--data must contain what {where} takes ({error}), but it has {named}{hint}"
         ) from error
-    return taken
+    return numbers_of(taken)
 
 
-def _made(function: Callable, given: Data) -> Any:
-    """The PyMC model or target that a function returns, or None.
+def _made(function: Callable, given: Data) -> tuple[Any, Exception | None]:
+    """The PyMC model or target that a function returns, or None, and the error that it raises.
 
-    A NumPyro model returns neither.
+    A NumPyro model returns neither, and fails where it is simply called.
     """
     try:
         made = function(**given)
-    except Exception:
-        return None
-    return made if isinstance(made, Target) or _is_pymc(made) else None
+    except Exception as error:
+        return None, error
+    return (made, None) if isinstance(made, Target) or _is_pymc(made) else (None, None)
 
 
 def _is_pymc(found: Any) -> bool:
@@ -97,13 +117,19 @@ def _is_pymc(found: Any) -> bool:
     )
 
 
-def _of_numpyro(where: str, model: Callable, given: Data) -> Target:
+def _of_numpyro(
+    where: str, model: Callable, given: Data, failed: Exception | None = None
+) -> Target:
+    """The target of a NumPyro model; `failed` is the error of a call that was not traced."""
     try:
         return from_numpyro(model, **given)
     except ImportError:
         raise
     except Exception as error:
-        hint = "a log density needs --dim, and a model needs its data"
+        if failed is not None and repr(error.__cause__) == repr(failed):
+            raise ValueError(f"{where} failed: {brief(failed)}") from failed
+        hint = "; a log density needs --dim" if str(error).startswith("model ") else ""
         raise ValueError(
-            f"{where} cannot be traced as a NumPyro model ({error}); {hint}"
+            f"{where} cannot be used as a NumPyro model of {', '.join(given) or 'no data'}: "
+            f"{error}{hint}"
         ) from error

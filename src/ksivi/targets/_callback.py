@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -35,10 +35,18 @@ class CallbackDensity(AbstractDensity):
     in one call.
     """
 
-    given_as: ClassVar[str] = "value_and_gradient"
-
     value_and_gradient: Callable[[Points], tuple[Any, Any]] = eqx.field(static=True)
     hessian_product: Callable[[Points, Points], Any] | None = eqx.field(static=True)
+
+    @property
+    def given_as(self) -> str:
+        return _name_of(self.value_and_gradient)
+
+    def explain(self, x):
+        return (
+            "if it is finite elsewhere, give such a point as test_point=; if a parameter is positive "
+            "or bounded, write the log density on an unconstrained scale, with the Jacobian"
+        )
 
     def value(self, x):
         return _value(self, x)
@@ -110,10 +118,11 @@ def from_callback(
 def _try(density: CallbackDensity, x: Float[np.ndarray, " d"]) -> None:
     """Calls both functions before JAX does: its report of an error on the host is long."""
     value, point = jax.ShapeDtypeStruct((), np.float64), jax.ShapeDtypeStruct(x.shape, np.float64)
-    with attributing_errors_to("value_and_gradient", "at the test point"):
+    with attributing_errors_to(density.given_as, "at the test point"):
         _call(density.value_and_gradient, "value_and_gradient", (value, point), x[None])
     if density.hessian_product is not None:
-        with attributing_errors_to("hessian_product", "at the test point"):
+        name = _name_of(density.hessian_product, "hessian_product")
+        with attributing_errors_to(name, "at the test point"):
             _call(density.hessian_product, "hessian_product", point, x[None], np.ones_like(x)[None])
 
 
@@ -150,6 +159,11 @@ class _OneByOne:
                 raise
             nowhere = np.full_like(x, np.nan)
             return nowhere if v else (-np.inf, nowhere)
+
+
+def _name_of(function: Callable, default: str = "value_and_gradient") -> str:
+    """The argument that the user gave: `from_torch` derives both functions from another one."""
+    return getattr(function, "given_as", default)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -209,12 +223,17 @@ def _call(function: Callable, name: str, like: Any, *arrays: Any) -> Any:
         raise ValueError(f"{name} must return real numbers, got {', '.join(map(describe, found))}")
     expected = [(math.prod(batch), *leaf.shape) for leaf in leaves]
     if [one.shape for one in found] != expected:
-        shapes = " and ".join(str(one.shape) for one in found)
-        raise ValueError(
-            f"{name} must return {' and '.join(map(str, expected))} for points as {expected[-1]} "
-            f"rows, got {shapes}"
-        )
+        raise ValueError(_wrong_shapes(name, function, expected, [one.shape for one in found]))
     shaped = [one.reshape((*batch, *leaf.shape)) for one, leaf in zip(found, leaves, strict=True)]
     with np.errstate(over="ignore"):  # values beyond JAX's precision become infinite
         cast = [one.astype(leaf.dtype) for one, leaf in zip(shaped, leaves, strict=True)]
     return jax.tree.unflatten(structure, cast)
+
+
+def _wrong_shapes(name: str, function: Callable, expected: list, found: list) -> str:
+    where = f"for points as the rows of x, of shape {expected[-1]}"
+    if isinstance(function, _OneByOne):  # the user's function has no axis for points
+        where = f"for one point, of shape {expected[-1][1:]}"
+        expected, found = ([shape[1:] for shape in shapes] for shapes in (expected, found))
+    texts = [" and ".join(map(str, shapes)) for shapes in (expected, found)]
+    return f"{name} must return arrays of shape {texts[0]} {where}, got {texts[1]}"

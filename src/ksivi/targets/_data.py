@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -15,6 +14,8 @@ from .._core.checks import as_count, describe, holds_numbers
 from .._core.compile import jit
 from .._core.numerics import full_precision
 from ._density import AbstractDensity, Point, RowIndices, uniform_rows
+from ._explain import explain_rows
+from ._frames import with_arrays
 from ._rows import Rows
 
 _READ_BYTES = 2**24
@@ -46,8 +47,6 @@ class DataDensity(AbstractDensity):
     If rows stay on the host, `data` holds the minibatches of some steps, one after another.
     """
 
-    given_as: ClassVar[str] = "log_prior(x) + log_likelihood(x, data)"
-
     log_prior: Callable[[Point], Scalar]
     log_likelihood: Callable[[Point, PyTree], Scalar]
     data: PyTree
@@ -55,6 +54,22 @@ class DataDensity(AbstractDensity):
     batch_size: int | None = eqx.field(static=True)
     control_variate: ControlVariate | None = None
     feed: Feed | None = None
+
+    @property
+    def given_as(self) -> str:
+        return "log_prior(x) + log_likelihood(x, data)"
+
+    def explain(self, x):
+        prior, score = jax.value_and_grad(self.log_prior)(x)
+        if bool(jnp.isfinite(prior)) and bool(jnp.isfinite(score).all()):
+            found = explain_rows(self.log_likelihood, x, self._blocks(), self.num_rows)
+        else:
+            found = ""
+        return found or (
+            f"log_prior(x) is {prior} there; if it is finite elsewhere, give such a point as "
+            "test_point=; if a parameter is positive or bounded, write both functions on an "
+            "unconstrained scale, with the Jacobian"
+        )
 
     def value(self, x):
         batch, size = self.data, len(jax.tree.leaves(self.data)[0])
@@ -154,6 +169,7 @@ def data_density(
 ) -> DataDensity:
     """A density of rows in memory, or of host rows, of which it then holds a first minibatch."""
     is_fed = isinstance(data, Rows)
+    data = data if is_fed else with_arrays(data)
     num_rows = data.num_rows if is_fed else _num_rows(data)
     if is_fed and batch_size is None:
         raise ValueError(
@@ -164,10 +180,12 @@ def data_density(
         raise ValueError(
             f"batch_size must be at most the {num_rows} rows of data, got {batch_size}"
         )
+    held = data.take(0, 0, batch_size or 0) if is_fed else data
+    _num_rows(held)
     return DataDensity(
         log_prior=log_prior,
         log_likelihood=log_likelihood,
-        data=jax.tree.map(jnp.asarray, data.take(0, 0, batch_size or 0) if is_fed else data),
+        data=jax.tree.map(jnp.asarray, held),
         rows=None,
         batch_size=batch_size,
         feed=Feed(jnp.zeros((), jnp.int32), data) if is_fed else None,
@@ -177,14 +195,19 @@ def data_density(
 def _num_rows(data: PyTree) -> int:
     for leaf in jax.tree.leaves(data):
         if not isinstance(leaf, jax.Array | np.ndarray) or not holds_numbers(leaf.dtype):
-            raise ValueError(f"data must hold arrays of numbers, got {describe(leaf)}")
-    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)}
-    if len(lengths) != 1 or 0 in lengths:
+            raise ValueError(
+                f"data must hold arrays of numbers, got {describe(leaf)}; make lists into arrays "
+                "with numpy.array, and text into integers"
+            )
+    lengths = sorted({leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)})
+    if not lengths:
+        raise ValueError(f"data must hold at least one array of numbers, got {describe(data)}")
+    if len(lengths) > 1 or lengths[0] == 0:
         raise ValueError(
-            "data must hold arrays with the same number of rows, got leading lengths "
-            f"{sorted(map(str, lengths))}"
+            "data must hold arrays with the same number of rows, one per observation and at least "
+            f"one, got leading lengths {lengths}"
         )
-    return lengths.pop()
+    return lengths[0]
 
 
 def _num_readable(source: Rows) -> int:

@@ -23,9 +23,6 @@ class AbstractDensity(eqx.Module):
     other methods that it supports. By default it has values, no data and no model.
     """
 
-    given_as: ClassVar[str] = "log_density"
-    """The argument that the user gave, for error messages."""
-
     has_values: ClassVar[bool] = True
     """Whether log p(x) is known, and not only its gradient."""
 
@@ -40,6 +37,18 @@ class AbstractDensity(eqx.Module):
     @abc.abstractmethod
     def score(self, x: Point) -> Point:
         """∇ log p(x)."""
+
+    @property
+    def given_as(self) -> str:
+        """The argument that the user gave, for error messages."""
+        return "log_density"
+
+    def explain(self, x: Point) -> str:
+        """Why the density or its score is not finite at x, and what to do, for error messages."""
+        return (
+            "if it is finite elsewhere, give such a point as test_point=; if a parameter is positive "
+            "or bounded, use Target.from_pytree with supports="
+        )
 
     @property
     def has_given_score(self) -> bool:
@@ -128,10 +137,19 @@ class FunctionDensity(AbstractDensity):
 class ScoreDensity(AbstractDensity):
     """A score without values."""
 
-    given_as: ClassVar[str] = "score"
     has_values: ClassVar[bool] = False
 
     given_score: Callable[[Point], Point]
+
+    @property
+    def given_as(self) -> str:
+        return "score"
+
+    def explain(self, x):
+        return (
+            "if it is finite elsewhere, give such a point as test_point=; if a parameter is positive "
+            "or bounded, write the score on an unconstrained scale"
+        )
 
     def value(self, x):
         raise ValueError(

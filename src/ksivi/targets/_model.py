@@ -14,6 +14,10 @@ class AbstractModel(eqx.Module):
     """A model behind a target: its deterministic quantities, its likelihood and its data."""
 
     @abc.abstractmethod
+    def explain(self, parameters: dict[str, Array]) -> str:
+        """Which sites have no finite log density at these unconstrained parameters, and why."""
+
+    @abc.abstractmethod
     def deterministics(self, draws: NamedDraws) -> NamedDraws:
         """Named functions of the parameters, at each draw."""
 

@@ -11,7 +11,18 @@ from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._core.checks import require_callable
 from ._density import RowIndices
+from ._frames import with_arrays
 from ._model import AbstractModel, NamedDraws
+from ._numpyro_checks import (
+    as_arguments,
+    blaming_model,
+    distribution_name,
+    explain_sites,
+    latent_sites,
+    named_arguments,
+    require_observations,
+    require_shapes,
+)
 from ._plates import Plate, PlateDensity, Sites, on_rows, require_rows, subsampled_plate
 from ._pytree import PytreeDensity
 from ._target import Target
@@ -51,6 +62,15 @@ class NumPyroModel(AbstractModel):
         with block():  # hides these sites from a model that calls this density
             return -potential_energy(self.program, self.args, self.kwargs, parameters)
 
+    def explain(self, parameters):
+        from numpyro.handlers import seed, substitute, trace
+        from numpyro.infer.util import constrain_fn
+
+        values = constrain_fn(self.program, self.args, self.kwargs, parameters)
+        program = substitute(seed(self.program, rng_seed=0), data=values)
+        sites = trace(program).get_trace(*self.args, **self.kwargs)
+        return explain_sites(sites, named_arguments(self.model, self.args, self.kwargs))
+
     def deterministics(self, draws):
         names = [name for name, site in self._sites().items() if site["type"] == "deterministic"]
         return _run(jax.random.key(0), self.program, draws, names, self.args, self.kwargs)
@@ -71,6 +91,7 @@ class NumPyroModel(AbstractModel):
         if not args and not kwargs:
             # Without this the model would return the data that it was given.
             model, args, kwargs = uncondition(model), self.args, self.kwargs
+        args, kwargs = with_arrays((args, kwargs))
         return _run(key, model, draws, list(self.observed()), args, kwargs)
 
     @property
@@ -159,9 +180,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     except ImportError as error:
         raise ImportError("from_numpyro needs NumPyro: pip install 'ksivi[numpyro]'") from error
     require_callable(model, "model")
-    args, kwargs = jax.tree.map(_as_array, (args, kwargs))
-    plate, sites = _on_all_rows(model, args, kwargs)
-    density, latent = NumPyroModel(model, args, kwargs, plate), _latent(sites)
+    given, (args, kwargs) = (args, kwargs), as_arguments(model, args, kwargs)
+    with blaming_model(model, *given):
+        sites = _trace(model, args, kwargs)
+    plate, sites = _on_all_rows(model, args, kwargs, sites)
+    require_shapes(sites)
+    density, latent = NumPyroModel(model, args, kwargs, plate), latent_sites(sites)
     supports = {name: _support(name, site) for name, site in latent.items()}
     point = {name: _unconstrained(site) for name, site in latent.items()}
     _require_fixed_supports(density, point, supports)
@@ -171,11 +195,12 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
 
 
 def _on_all_rows(
-    model: Callable, args: tuple, kwargs: dict[str, Any]
+    model: Callable, args: tuple, kwargs: dict[str, Any], sites: Sites
 ) -> tuple[Plate | None, Sites]:
     """The subsampled plate, or None, and the model's sites on all rows."""
-    sites = _trace(model, args, kwargs)
     plate = subsampled_plate(sites)
+    program = model if plate is None else on_rows(model, plate, None)
+    require_observations(lambda a, k: _trace(program, a, k), model, args, kwargs)
     if plate is None:
         return None, sites
     return plate, require_rows(lambda program: _trace(program, args, kwargs), model, plate)
@@ -186,36 +211,6 @@ def _with_rows(target: Target, plate: Plate) -> Target:
     whole = cast(PytreeDensity, target.density)
     density = PlateDensity(whole=whole, rows=None, size=plate.size, batch_size=plate.batch_size)
     return eqx.tree_at(lambda t: t.density, target, density)
-
-
-def _as_array(leaf: Any) -> Any:
-    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-def _latent(sites: Sites) -> Sites:
-    """The sites to infer. Raises `ValueError` if there are none, or if one is not continuous."""
-    for name, site in sites.items():
-        if site["type"] == "param":
-            raise ValueError(
-                f"param {name!r} has no prior: make it a sample site, because ksivi approximates "
-                "posteriors"
-            )
-    latent = {
-        name: site
-        for name, site in sites.items()
-        if site["type"] == "sample" and not site["is_observed"]
-    }
-    for name, site in latent.items():
-        if site["fn"].support is not None and site["fn"].support.is_discrete:
-            raise ValueError(
-                f"sample site {name!r} is discrete ({type(site['fn']).__name__}): sum it out of "
-                "the model, because ksivi follows gradients"
-            )
-    if not latent:
-        raise ValueError(
-            "model must have a parameter to infer, but all of its sample sites are observed"
-        )
-    return latent
 
 
 def _support(name: str, site: dict[str, Any]) -> Support:
@@ -234,7 +229,12 @@ def _support(name: str, site: dict[str, Any]) -> Support:
         raise ValueError(
             f"sample site {name!r} has the support {found}, which ksivi does not support"
         )
-    return within(lower, upper)
+    try:
+        return within(lower, upper)
+    except ValueError as error:
+        raise ValueError(
+            f"sample site {name!r} ({distribution_name(site['fn'])}) has the support {found}: {error}"
+        ) from error
 
 
 def _unconstrained(site: dict[str, Any]) -> Array:

@@ -30,6 +30,13 @@ class PlateDensity(AbstractDensity):
     batch_size: int = eqx.field(static=True)
 
     @property
+    def given_as(self) -> str:
+        return self.whole.given_as
+
+    def explain(self, x):
+        return self.whole.explain(x)
+
+    @property
     def model(self) -> AbstractModel | None:
         return self.whole.model
 

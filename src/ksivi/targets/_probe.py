@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._core.checks import as_floats, describe
+from .._core.checks import as_floats, brief, describe
 from .._core.compile import jit
 from ._density import AbstractDensity, Point
 
@@ -28,24 +28,34 @@ def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
     """Raises `ValueError` unless the density and its score are finite at the test point."""
     try:
         value, score = _evaluate(density, x)
-    except _WrongShape:
-        raise
+    except _WrongShape as error:
+        raise ValueError(str(error)) from None
     except Exception as error:
         either = " or score" if density.has_given_score else ""
         raise ValueError(
-            f"{density.given_as}{either} failed at a point of shape {x.shape}: {error}"
+            f"{density.given_as}{either} failed at a point of shape {x.shape}: {brief(error)}"
         ) from error
     if value is not None and not jnp.isfinite(value):
         raise ValueError(
             f"{density.given_as} must be finite at the test point, got {value} at {_show(x)}"
+            f"{_reason(density, x)}"
         )
     if not bool(jnp.isfinite(score).all()):
         of = "" if density.given_as == "score" else f", the gradient of {density.given_as},"
         raise ValueError(
             f"score{of} must be finite at the test point, got {_show(score)} at {_show(x)}"
+            f"{_reason(density, x)}"
         )
     if density.has_given_score:
         _compare_scores(density, x)
+
+
+def _reason(density: AbstractDensity, x: Float[Array, " d"]) -> str:
+    try:
+        found = density.explain(x)
+        return f": {found}" if found else ""
+    except Exception:  # a user's function may raise anything; the message is then shorter
+        return ""
 
 
 class _WrongShape(ValueError):
@@ -56,6 +66,10 @@ class _WrongShape(ValueError):
 def _evaluate(density: AbstractDensity, x: Float[Array, " d"]):
     # Compiled, so that a second target with the same function and shapes does not trace it again.
     value = density.value(x) if density.has_values else None
+    if density.has_values and isinstance(value, str | list | tuple | dict | None):
+        raise _WrongShape(
+            f"{density.given_as} must return one floating scalar for one point, got {describe(value)}"
+        )
     if value is not None and (jnp.shape(value) != () or not _is_floating(value)):
         raise _WrongShape(
             f"{density.given_as} must return one floating scalar for one point, got "

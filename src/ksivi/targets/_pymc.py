@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Scalar
 
+from .._core.checks import attributing_errors_to, describe
+from ._explain import Term, explain_terms
 from ._model import AbstractModel, NamedDraws
 from ._target import Target
 from .supports import Support, greater_than, interval, within
@@ -29,6 +31,18 @@ class PyMCModel(AbstractModel):
     def __call__(self, parameters: dict[str, Array]) -> Scalar:
         with _same_precision():
             return self.log_density([parameters[name] for name in self.names])
+
+    def explain(self, parameters):
+        model, data = self.model, self.observed()
+        random = [*model.free_RVs, *model.observed_RVs]
+        outputs = model.logp(random, jacobian=False, sum=False)
+        outputs += model.replace_rvs_by_values(model.potentials)
+        with _same_precision():
+            values = _compiled(model, outputs)(*(parameters[name] for name in self.names))
+        return explain_terms(
+            Term(one.name, value, data.get(one.name), "" if one in model.potentials else _kind(one))
+            for one, value in zip([*random, *model.potentials], values, strict=True)
+        )
 
     def deterministics(self, draws):
         names = [variable.name for variable in self.model.deterministics]
@@ -94,10 +108,11 @@ def from_pymc(model: Any) -> Target:
     except ImportError as error:
         raise ImportError("from_pymc needs PyMC: pip install 'ksivi[pymc]'") from error
     if not isinstance(model, pymc.Model):
-        raise ValueError(f"model must be a pymc.Model, got {type(model)}")
+        raise ValueError(f"model must be a pymc.Model, got {describe(model)}")
     _require_continuous(model)
     supports = {variable.name: _support(model, variable) for variable in model.free_RVs}
-    start = model.initial_point()
+    with attributing_errors_to("model"):
+        start = model.initial_point()
     values = [model.rvs_to_values[variable] for variable in model.free_RVs]
     example = {
         variable.name: jnp.asarray(start[value.name], jnp.result_type(float))
@@ -106,7 +121,8 @@ def from_pymc(model: Any) -> Target:
     with _same_precision():
         from pymc.sampling.jax import get_jaxified_logp
 
-        density = get_jaxified_logp(model)
+        with attributing_errors_to("model"):
+            density = get_jaxified_logp(model)
         _require_maps(model, example, supports)
     names = tuple(variable.name for variable in model.free_RVs)
     behind = PyMCModel(tuple(supports[name] for name in names), model, names, density)
@@ -142,9 +158,16 @@ def _require_continuous(model: Any) -> None:
     for variable in model.free_RVs:
         if variable.dtype.startswith(("int", "uint", "bool")):
             raise ValueError(
-                f"{variable.name!r} is discrete: sum it out of the model, because ksivi follows "
-                "gradients"
+                f"{variable.name!r} is discrete ({_kind(variable)}), and ksivi needs gradients: sum "
+                "it out of the model, a mixture for example with pymc.Mixture, other parameters "
+                "with pymc_extras.marginalize"
             )
+
+
+def _kind(variable: Any) -> str:
+    """The name of a variable's distribution, such as Poisson."""
+    op = variable.owner.op
+    return getattr(op, "_print_name", (type(op).__name__,))[0]
 
 
 def _support(model: Any, variable: Any) -> Support:

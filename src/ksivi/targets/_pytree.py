@@ -32,6 +32,18 @@ class PytreeDensity(AbstractDensity):
     treedef: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
+    @property
+    def given_as(self) -> str:
+        return "log_density" if self.model is None else "the model's log density"
+
+    def explain(self, x):
+        if self.model is not None:
+            return self.model.explain(jax.tree.unflatten(self.treedef, split(x, self.shapes)))
+        return (
+            "example is the test point, so give one where it is finite; if a parameter is positive "
+            "or bounded, name its support with supports="
+        )
+
     def value(self, x):
         parts = split(x, self.shapes)
         if self.supports is None:
@@ -93,7 +105,10 @@ def _named_leaves(example: PyTree) -> tuple[list[str], list[Array], Any]:
     for path, leaf in paths:
         dtype = leaf.dtype if isinstance(leaf, jax.Array) else np.asarray(leaf).dtype
         if not jnp.issubdtype(dtype, jnp.floating):
-            raise ValueError(f"example{jax.tree_util.keystr(path)} must be floating, got {dtype}")
+            raise ValueError(
+                f"example{jax.tree_util.keystr(path)} must be floating numbers, such as 1.0, got "
+                f"{describe(leaf)}"
+            )
     names = [jax.tree_util.keystr(path, simple=True, separator=".") or "x" for path, _ in paths]
     if len(set(names)) < len(names):
         raise ValueError(f"example must have different names for its parts, got {names}")
@@ -111,7 +126,8 @@ def _supports_of(names: list[str], supports: dict[str, Support]) -> tuple[Suppor
             raise ValueError(f"supports must name parts of example, {names}, got {name!r}")
         if not isinstance(support, Support):
             raise ValueError(
-                f"supports[{name!r}] must be one of ksivi.supports, got {describe(support)}"
+                f"supports[{name!r}] must be one of ksivi.supports, such as "
+                f"ksivi.supports.positive(), got {describe(support)}"
             )
     return tuple(supports.get(name, Support("real")) for name in names)
 
@@ -125,20 +141,24 @@ def _unconstrained(
         shape, least = value.shape, support.least_ndim
         if value.ndim < least:
             raise ValueError(
-                f"example must have at least {least} axes for {name}, a {support}, got shape "
-                f"{shape}"
+                f"example must be inside its supports: {name} must be {support}, with at least "
+                f"{least} axes, got shape {shape}"
             )
         u = support.inverse(value)
         back = support(u)
         # Map back to check: not every map gives NaN for a value outside its support.
         if back.shape != shape:
             raise ValueError(
-                f"the bounds of {name}, {support}, must broadcast to its shape {shape}, "
-                f"got {back.shape}"
+                f"supports[{name!r}] must have bounds that broadcast to the shape {shape} of the "
+                f"example, got bounds of shape {back.shape}"
             )
         if not (jnp.isfinite(u).all() and jnp.allclose(back, value, rtol=1e-3, atol=1e-4)):
             raise ValueError(
-                f"example must be inside its supports, got {name} = {value}, which is not {support}"
+                f"example must be inside its supports: {name} must be {support}, got {_show(value)}"
             )
         found.append(u)
     return found
+
+
+def _show(value: Array) -> str:
+    return " ".join(str(value).split()) if value.size <= 16 else describe(value)

@@ -71,7 +71,10 @@ class Rows:
 
         Its row groups are the blocks. All but the last must have the same size.
         """
-        file = _parquet().ParquetFile(path)
+        try:
+            file = _parquet().ParquetFile(path)
+        except OSError as error:
+            raise ValueError(f"path must be a Parquet file, got {str(path)!r}: {error}") from error
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
         if not sizes or set(sizes[:-1]) - {sizes[0]} or sizes[-1] > sizes[0]:
             raise ValueError(

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._core.checks import require_callable
+from .._core.checks import as_flag, require_callable
 from ._callback import Points, from_callback
 from ._target import Target
 
@@ -36,10 +36,17 @@ def from_torch(
     ```
     """
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError as error:
         raise ImportError("from_torch needs PyTorch: pip install 'ksivi[torch]'") from error
     require_callable(log_density, "log_density")
+    batched = as_flag(batched, "batched")
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"device must be a device that PyTorch has here, got {device!r}: {error}"
+        ) from error
     return from_callback(
         _ValueAndGradient(log_density, batched, device),
         dim,
@@ -70,13 +77,18 @@ class _Derivative:
         import torch
 
         values = (self.log_density if self.batched else torch.vmap(self.log_density))(points)
-        if values.shape != points.shape[:1]:
-            expected = f"({len(points)},) for {len(points)} points"
-            raise ValueError(f"log_density must return shape {expected}, got {tuple(values.shape)}")
-        return values
+        if values.shape == points.shape[:1]:
+            return values
+        if self.batched:
+            expected, shape = f"shape ({len(points)},) for {len(points)} points", values.shape
+        else:
+            expected, shape = "a scalar for one point", values.shape[1:]
+        raise ValueError(f"log_density must return {expected}, got shape {tuple(shape)}")
 
 
 class _ValueAndGradient(_Derivative):
+    given_as: ClassVar[str] = "log_density"
+
     def __call__(self, x: Points) -> tuple[np.ndarray, np.ndarray]:
         import torch
 
@@ -87,6 +99,8 @@ class _ValueAndGradient(_Derivative):
 
 
 class _HessianProduct(_Derivative):
+    given_as: ClassVar[str] = "the second derivative of log_density"
+
     def __call__(self, x: Points, v: Points) -> np.ndarray:
         import torch
 

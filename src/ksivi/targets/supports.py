@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
 from .._core import archive
+from .._core.checks import as_floats
 
 
 class _Map(NamedTuple):
@@ -101,11 +102,24 @@ class Support(eqx.Module):
         return 2 if "chol" in self.kind or "matrix" in self.kind else 1
 
     def __str__(self) -> str:
-        words = self.kind.replace("_", " ")
+        """What a value must be, as in "must be greater than 0.0"."""
+        words = _WORDS.get(self.kind, f"a {self.kind.replace('_', ' ')}")
         return f"{words} {' and '.join(str(bound) for bound in self.bounds)}".strip()
 
     def _bounds(self, like: Float[Array, "..."]) -> list[Array]:
         return [bound.astype(like.dtype) for bound in self.bounds]
+
+
+_WORDS = {
+    "real": "real",
+    "greater_than": "greater than",
+    "less_than": "less than",
+    "interval": "between",
+    "simplex": "a simplex, positive numbers that sum to 1",
+    "softmax_simplex": "a simplex, positive numbers that sum to 1",
+    "ordered_vector": "a vector of increasing numbers",
+    "corr_cholesky": "the Cholesky factor of a correlation matrix",
+}
 
 
 def real() -> Support:
@@ -161,9 +175,12 @@ def corr_cholesky() -> Support:
 
 
 def _as_bound(bound: float | Array) -> Array:
-    found = jnp.asarray(bound, jnp.result_type(float))
+    found = as_floats(bound, "bounds")
     if not bool(jnp.isfinite(found).all()):
-        raise ValueError(f"bounds must be finite, got {bound}")
+        raise ValueError(
+            f"bounds must be finite, got {bound}; for no bound on one side use greater_than or "
+            "less_than, and for none at all real"
+        )
     return found
 
 

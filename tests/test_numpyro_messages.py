@@ -1,0 +1,220 @@
+"""What `from_numpyro` says about data, arguments and sites that it cannot use."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pandas
+import pytest
+
+import ksivi
+
+
+@pytest.fixture(autouse=True)
+def as_numpyro_computes():
+    """Its distributions promote ranks."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+X = np.arange(5.0)
+GAP = np.array([0.0, 1.0, 2.0, np.nan, 4.0])
+
+
+def line(x, y=None):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    numpyro.sample("obs", dist.Normal(slope * x, 1), obs=y)
+
+
+def counts(y=None):
+    numpyro.sample("n", dist.Poisson(numpyro.sample("rate", dist.Gamma(1.0, 1.0))), obs=y)
+
+
+def pairs(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.sample("y", dist.MultivariateNormal(jnp.zeros(2) + mean, jnp.eye(2)), obs=y)
+
+
+def weighed(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.factor("weights", jnp.sum(jnp.log(y)) - mean**2)
+
+
+def in_a_plate(x, y=None, batch_size=2):
+    slope = numpyro.sample("slope", dist.Normal(0, 1))
+    with numpyro.plate("rows", len(x), subsample_size=batch_size):
+        data = None if y is None else numpyro.subsample(y, event_dim=0)
+        mean = slope * numpyro.subsample(x, event_dim=0)
+        numpyro.sample("y", dist.Normal(mean, 1), obs=data)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (
+            lambda: ksivi.from_numpyro(line, X, GAP),
+            r"'obs' \(Normal\) is .* in row 3 of 5.* are nan",
+        ),
+        (
+            lambda: ksivi.from_numpyro(line, GAP, X),
+            r"in line \d+, `numpyro.sample\(\"obs\".* argument 'x' has NaN .* in row 3 of 5",
+        ),
+        (
+            lambda: ksivi.from_numpyro(counts, np.array([1, -2, 3, -1])),
+            r"'n' \(Poisson\) is -inf in rows 1 and 3 of 4, counted from 0, where the data are -2, -1",
+        ),
+        (lambda: ksivi.from_numpyro(counts, np.array([1, 2.5])), "is -inf in row 1 .* are 2.5"),
+        (
+            lambda: ksivi.from_numpyro(pairs, np.array([[0, 1], [2, np.nan]])),
+            r"'y' \(MultivariateNormal\) is .* in row 1 of 2, .* are \[ 2. nan\]",
+        ),
+        (lambda: ksivi.from_numpyro(weighed, X), "the log density of 'weights' is -inf"),
+        (lambda: ksivi.from_numpyro(in_a_plate, X, GAP), r"'y' \(Normal\) is .* in row 3 of 5"),
+    ],
+)
+def test_the_site_and_the_row_of_impossible_data_are_named(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+def test_missing_data_that_the_model_masks_are_no_fault():
+    def model(y):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.handlers.mask(mask=~jnp.isnan(y)):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=jnp.nan_to_num(y))
+
+    assert ksivi.from_numpyro(model, GAP).layout == (("mean", ()),)
+
+
+@pytest.mark.parametrize(
+    ("model", "arguments", "words"),
+    [
+        (line, (X,), "'obs' has no data, because the argument 'y' .* lambda x: line.x, y=None.$"),
+        (counts, (None,), r"'n' has no data, .* give y=; .* such as lambda: counts\(y=None\)$"),
+        (in_a_plate, (X,), "'y' has no data, because the argument 'y' of the model is None"),
+    ],
+)
+def test_a_site_that_was_given_no_data_is_refused(model, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        ksivi.from_numpyro(model, *arguments)
+
+
+def test_a_site_without_data_can_be_asked_for():
+    asked = ksivi.from_numpyro(lambda x: line(x, y=None), X)
+    assert dict(asked.layout) == {"obs": (5,), "slope": ()}
+
+    def optional(y, age=None, prior=None):
+        mean = numpyro.sample("mean", dist.Normal(0 if prior is None else prior, 1))
+        if age is not None:
+            mean = mean + numpyro.sample("by_age", dist.Normal(0, 1)) * age
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    assert ksivi.from_numpyro(optional, X).layout == (("mean", ()),)
+    assert dict(ksivi.from_numpyro(optional, X, age=X).layout) == {"by_age": (), "mean": ()}
+
+
+class Polars:
+    """What `from_numpyro` asks of a data frame of another library."""
+
+    columns = ("x", "y", "who")
+
+    def __init__(self, frame):
+        self.frame = frame
+
+    def __getitem__(self, name):
+        return self.frame[name]
+
+    def to_numpy(self):
+        return self.frame.to_numpy()
+
+
+FRAME = pandas.DataFrame({"x": X, "y": X[::-1], "who": list("abcde")})
+
+
+@pytest.mark.parametrize("table", [FRAME, Polars(FRAME)])
+def test_a_data_frame_is_given_by_column(table):
+    def model(table):
+        line(table["x"], table["y"])
+
+    target = ksivi.from_numpyro(model, table)
+    expected = ksivi.from_numpyro(line, X, X[::-1])
+    point = jnp.array([0.3])
+    np.testing.assert_array_equal(target.log_density(point), expected.log_density(point))
+    series = ksivi.from_numpyro(line, FRAME["x"], y=FRAME["y"].astype("Int64"))
+    np.testing.assert_array_equal(series.log_density(point), expected.log_density(point))
+    draws = {"slope": jnp.zeros(3)}
+    assert target.model.predictive(jax.random.key(0), draws, FRAME)["obs"].shape == (3, 5)
+
+
+def test_a_data_frame_that_a_model_cannot_use_is_named():
+    def matrix(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]))
+        numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
+
+    with pytest.raises(ValueError, match=r"'x' is a data frame, .* give x.to_numpy\(\)$"):
+        ksivi.from_numpyro(matrix, FRAME[["x", "y"]], X)
+    with pytest.raises(ValueError, match=r"KeyError: 'who'.*, without who, which are not numbers"):
+        ksivi.from_numpyro(lambda table: table["who"], FRAME)
+    with pytest.raises(ValueError, match=r"argument 'y' of the model must .*, got 0 +a"):
+        ksivi.from_numpyro(line, X, FRAME["who"])
+    with pytest.raises(ValueError, match=r"argument 'x' of the model must hold numbers, .* <U1"):
+        ksivi.from_numpyro(line, np.array(["a", "b"]), X)
+    with pytest.raises(ValueError, match=r"'x' is a list: give numpy.array\(x\)"):
+        ksivi.from_numpyro(line, [1.0, 2.0], [1.0, 2.0])
+
+
+def test_a_data_frame_is_the_data_of_a_target():
+    def log_likelihood(x, rows):
+        return -0.5 * jnp.sum((rows["y"] - x[0] * rows["x"]) ** 2)
+
+    prior = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
+    target = ksivi.Target.from_data(prior, log_likelihood, FRAME, 1, batch_size=2)
+    np.testing.assert_allclose(target.log_density(jnp.zeros(1)), -15.0)
+    fed = ksivi.Target.from_data(prior, log_likelihood, ksivi.Rows(FRAME), 1, batch_size=5)
+    np.testing.assert_allclose(fed.log_density(jnp.zeros(1)), -15.0)
+
+
+def test_shapes_that_do_not_fit_are_named():
+    def matrix(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1).expand([3]))
+        numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
+
+    with pytest.raises(
+        ValueError, match=r"^model failed in line \d+, `numpyro.sample\(\"y\".*: TypeError: dot_gen"
+    ):
+        ksivi.from_numpyro(matrix, np.ones((5, 2)), X)
+    shapes = r"'y' has data of shape \(4,\), but its distribution has shape \(5,\)"
+    with pytest.raises(ValueError, match=shapes):
+        ksivi.from_numpyro(matrix, np.ones((5, 3)), X[:4])
+    # A column of data would meet every row of the distribution, 25 terms instead of 5.
+    with pytest.raises(ValueError, match=r"data of shape \(5, 1\), but .* shape \(5,\)"):
+        ksivi.from_numpyro(matrix, np.ones((5, 3)), X[:, None])
+    with pytest.raises(ValueError, match=r"^model failed: TypeError: .* missing 1 required .* 'y'"):
+        ksivi.from_numpyro(matrix, X)
+
+
+def mixture(y):
+    share = numpyro.sample("share", dist.Dirichlet(jnp.ones(2)))
+    with numpyro.plate("rows", len(y)):
+        group = numpyro.sample("group", dist.Categorical(share), infer={"enumerate": "parallel"})
+        numpyro.sample("y", dist.Normal(group, 1), obs=y)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lambda: mixture(X), r"'group' is discrete \(Categorical\), .*'enumerate': ...} is not"),
+        (lambda: _alone(dist.Bernoulli(0.5).expand([3]).to_event(1)), r"discrete \(Bernoulli\)"),
+        (lambda: _alone(dist.Delta(1.0)), r"'a' has no density \(Delta\): use numpyro.determ"),
+        (lambda: _alone(dist.Uniform(2, 1)), r"'a' \(Uniform\) .*: lower must be below upper"),
+        (lambda: None, "parameter to infer, but it has no sample sites"),
+    ],
+)
+def test_a_site_that_cannot_be_inferred_is_named_with_its_distribution(model, words):
+    with pytest.raises(ValueError, match=words):
+        ksivi.from_numpyro(model)
+
+
+def _alone(distribution):
+    numpyro.sample("a", distribution)
