@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import ksivi
+from ksivi._core.files import locked
 from ksivi.families import Empirical
 from ksivi.results import ParticleDiagnostics, Record, _record_files
 
@@ -183,6 +184,17 @@ def test_two_threads_write_and_a_third_one_reads(tmp_path):
     assert not failures
     assert name_of(tmp_path) in names
     assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+def test_a_writer_that_does_not_end_is_an_error_and_not_a_wait_for_ever(tmp_path):
+    with (
+        locked(tmp_path),
+        pytest.raises(TimeoutError, match="another process is still writing into"),
+        locked(tmp_path, patience_s=0.1),
+    ):
+        pass
+    with locked(tmp_path, patience_s=0.1), locked(tmp_path / "none"):
+        pass
 
 
 @pytest.mark.slow

@@ -81,29 +81,33 @@ def require_writable(folder: str | os.PathLike, num_bytes: int = 2**16) -> None:
 def locked(folder: str | os.PathLike, patience_s: float = 60.0) -> Iterator[None]:
     """Inside the block, no other thread or process is in a block for the same folder.
 
-    Raises `TimeoutError` if another one does not leave its block. Where the system cannot lock
-    folders, there is no lock.
+    Raises `TimeoutError` if another one does not leave its block. Where the system cannot lock the
+    folder, there is no lock.
     """
     try:
-        import fcntl
-    except ImportError:  # Windows
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # Windows, or a folder that can be written but not listed
         yield
         return
-    handle, until = os.open(folder, os.O_RDONLY), time.monotonic() + patience_s
     try:
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise TimeoutError(f"another process is still writing into {folder}") from None
-                time.sleep(0.02)
-            except OSError:  # some network file systems have no locks
-                break
+        _lock(handle, folder, time.monotonic() + patience_s)
         yield
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, folder: str | os.PathLike, until: float) -> None:
+    import fcntl  # not on Windows
+
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError(f"another process is still writing into {folder}") from None
+            time.sleep(0.02)
+        except OSError:  # some network file systems have no locks
+            return None
 
 
 def _sync_folder(folder: Path) -> None:
