@@ -30,6 +30,8 @@ CODE = "import sys; print('start', flush=True); from ksivi_command import main; 
 STAGES = ("start", "fit: search", "fit: training", "fit: checks", "end")
 _CTRL_C = b"\x03"
 _LONGEST_S = 600
+_PF_EXITING = 4
+"""A flag of Linux in /proc/PID/stat."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,8 @@ def run_in_terminal(command: list[str], out: Path, stage: str = "", delay: float
     began, output, interrupted = {}, b"", False
     while time.monotonic() - start < _LONGEST_S:
         now = time.monotonic() - start
-        if not interrupted and stage in began and now >= began[stage] + delay:
+        is_time = not interrupted and stage in began and now >= began[stage] + delay
+        if is_time and not _is_exiting(child):
             os.write(terminal, _CTRL_C)
             interrupted = True
         if select.select([terminal], [], [], 0.001)[0]:
@@ -75,6 +78,15 @@ def run_in_terminal(command: list[str], out: Path, stage: str = "", delay: float
     return Ending(code if code >= 0 else 128 - code, _plain(output), began, seconds, interrupted)
 
 
+def _is_exiting(process: int) -> bool:
+    """Whether the system is removing the process. Its exit code is decided."""
+    try:
+        after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return after_name[0] == "Z" or bool(int(after_name[6]) & _PF_EXITING)
+
+
 def _is_written(out: Path) -> bool:
     """Whether the folder has a first file of the record, hidden or not."""
     return any("history" in one.name for one in out.iterdir()) if out.is_dir() else False
@@ -85,12 +97,15 @@ def _plain(output: bytes) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output.decode(errors="replace"))
 
 
-def is_whole_or_absent(folder: Path) -> bool:
-    """Whether another process reads the record in a folder, or the folder has none."""
-    if not (folder / "fit.json").exists():
-        return True
-    code = f"import ksivi; ksivi.read_record({str(folder)!r})"
-    return subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def damaged_records(folders: list[Path]) -> list[str]:
+    """The records that another process cannot read, with the reason. A folder may have none."""
+    code = (
+        "import sys, ksivi\nfor folder in sys.argv[1:]:\n    try: ksivi.read_record(folder)\n"
+        "    except ValueError as error: print(error)"
+    )
+    written = [str(folder) for folder in folders if (folder / "fit.json").exists()]
+    command = [sys.executable, "-c", code, *written]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
 def moment(whole: Ending, i: int, rng: random.Random) -> tuple[str, float]:
@@ -113,7 +128,7 @@ def interrupted_runs(count: int, steps: int, seed: int, folder: Path) -> list[st
         ending, tried = run_in_terminal(command, out, stage, delay), tried + 1
         if not ending.interrupted:
             continue  # it was faster than the whole run: the moment never came
-        found = ending.faults + ([] if is_whole_or_absent(out) else ["a record that is not whole"])
+        found = ending.faults
         done, codes[ending.code] = done + 1, codes[ending.code] + 1
         print(
             f"{done} of {count}: {stage} + {delay:.2f} s: {ending.code} {found or ''}", flush=True
@@ -122,6 +137,7 @@ def interrupted_runs(count: int, steps: int, seed: int, folder: Path) -> list[st
             print(ending.output[-2_000:], flush=True)
             faults.append(f"{stage} + {delay:.2f} s: {', '.join(found)}")
     print("exit codes:", dict(codes), flush=True)
+    faults += damaged_records(sorted(folder.glob("run-*")))
     return faults if done == count else [*faults, f"only {done} of {count} runs were interrupted"]
 
 
