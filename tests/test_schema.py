@@ -65,6 +65,7 @@ def test_values_take_the_form_of_their_type():
         ({"either": []}, Named, "it.either must be a whole number or text"),
         (True, int, "it must be a whole number, got True"),
         (10**400, float, "it must be a number"),
+        (2**63, int, "it must be a whole number"),
         (float("inf"), int, "it must be a whole number"),
         ([], Named, "it must be an object with named entries"),
         (3, list[int], "it must be a list, got 3"),

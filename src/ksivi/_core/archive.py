@@ -7,18 +7,19 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from .registry import CLASSES
+from .registry import register as register
 from .sealed import Tensors as Tensors
 from .sealed import seal as seal
 from .sealed import unseal as unseal
 
 _MAX_DEPTH = 50
-_CLASSES: dict[str, type] = {}
 _FUNCTIONS: dict[str, Callable] = {
     name: getattr(jax.nn, name)
     for name in (
@@ -35,14 +36,6 @@ _FUNCTIONS: dict[str, Callable] = {
         "sigmoid",
     )
 }
-
-Class = TypeVar("Class", bound=type)
-
-
-def register(cls: Class) -> Class:
-    """Allows a module class in archives. A class that is not registered is user code: not saved."""
-    _CLASSES[cls.__name__] = cls
-    return cls
 
 
 def pack(module: eqx.Module) -> bytes:
@@ -80,7 +73,7 @@ def _encode(value: Any, path: str, tensors: Tensors) -> Any:
         return {"tensor": path}
     if isinstance(value, tuple | list):
         return {"tuple": [_encode(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]}
-    if type(value) in _CLASSES.values():
+    if type(value) in CLASSES.values():
         kept = [
             field.name for field in dataclasses.fields(value) if field.metadata.get("saved", True)
         ]
@@ -113,7 +106,7 @@ def _decode(node: Any, tensors: Tensors, depth: int) -> Any:
     if kind == "function":
         return _FUNCTIONS[content]
     fields = {name: _decode(item, tensors, depth + 1) for name, item in node["fields"].items()}
-    return _build(_CLASSES[content], fields)
+    return _build(CLASSES[content], fields)
 
 
 def _as_jax(array: np.ndarray, name: str) -> jax.Array:

@@ -28,7 +28,8 @@ def conform(value: Any, kind: Any, where: str) -> Any:
     """The value from JSON as this type. Raises `ValueError` with the place if it is another type.
 
     A list becomes a tuple where one is expected, and an object a dataclass. Entries that the type
-    does not name are ignored. A number that is not known is null in JSON and becomes NaN.
+    does not name are ignored. A number that is not known is null in JSON and becomes NaN. Whole
+    numbers have at most 64 bits.
 
     **Arguments:**
 
@@ -53,32 +54,33 @@ def conform(value: Any, kind: Any, where: str) -> Any:
             name: conform(one, members[1], f"{where}.{name if name.isidentifier() else repr(name)}")
             for name, one in named.items()
         }
-    if dataclasses.is_dataclass(kind):
-        fields = [one for one in dataclasses.fields(kind) if one.init]
-        needed = {
-            one.name
-            for one in fields
-            if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
-        }
-        return kind(**_named(value, kind, {one.name for one in fields}, needed, where))  # type: ignore[operator]
-    if typing.is_typeddict(kind):
-        names = frozenset(kind.__annotations__)
-        return _named(value, kind, names, kind.__required_keys__, where)
+    if dataclasses.is_dataclass(kind) or typing.is_typeddict(kind):
+        return _as_fields(value, kind, where)
     return _as_plain(value, kind, where)
 
 
-def _named(
-    value: Any, kind: Any, names: Iterable[str], needed: Iterable[str], where: str
-) -> dict[str, Any]:
+def _as_fields(value: Any, kind: Any, where: str) -> Any:
+    """A dataclass, or the entries of a `TypedDict`."""
     _require(isinstance(value, dict), value, where, [dict])
-    if missing := sorted(set(needed) - set(value)):
+    names, needed = _names(kind)
+    if missing := sorted(needed - set(value)):
         raise ValueError(f"{where} must have an entry {missing[0]!r}, but it has none")
     hints = typing.get_type_hints(kind)
-    return {
+    found = {
         name: conform(value[name], hints[name], f"{where}.{name}")
-        for name in sorted(names)
+        for name in names
         if name in value
     }
+    return kind(**found)
+
+
+def _names(kind: Any) -> tuple[list[str], set[str]]:
+    """The entries of a dataclass or a `TypedDict`, and those that cannot be missing."""
+    if typing.is_typeddict(kind):
+        return list(kind.__annotations__), set(kind.__required_keys__)
+    fields, nothing = dataclasses.fields(kind), dataclasses.MISSING
+    needed = {one.name for one in fields if one.default is one.default_factory is nothing}
+    return [one.name for one in fields], needed
 
 
 def _as_member(value: Any, members: tuple, where: str) -> Any:
@@ -101,7 +103,7 @@ def _as_plain(value: Any, kind: Any, where: str) -> Any:
     is_bool, is_whole = isinstance(value, bool), isinstance(value, float) and value.is_integer()
     fits = {
         float: isinstance(value, int | float) and not is_bool,
-        int: (isinstance(value, int) and not is_bool) or is_whole,
+        int: ((isinstance(value, int) and not is_bool) or is_whole) and abs(value) < 2**63,
     }.get(kind, isinstance(value, kind))
     _require(fits, value, where, [kind])
     try:

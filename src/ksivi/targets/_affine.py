@@ -4,11 +4,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from .._core import archive
 from .._core.numerics import full_precision
+from .._core.registry import register
 
 
-@archive.register
+@register
 class Affine(eqx.Module):
     """x = loc + scale ⊙ u for a vector `scale`, and x = loc + scale u for a matrix."""
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from .._core import archive
 from .._core.checks import as_floats
+from .._core.registry import register
 
 
 class _Map(NamedTuple):
@@ -56,7 +56,7 @@ def _softmax_slope(u: Float[Array, "... k"]) -> Float[Array, "..."]:
 _MAPS["softmax_simplex"] = _Map(_softmax, _inverse_softmax, _softmax_slope)
 
 
-@archive.register
+@register
 class Support(eqx.Module):
     """A set of parameter values, and the map onto it.
 
