@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Scalar
 
-from .._core import archive
 from .._core.numerics import full_precision
+from .._core.registry import register
 from ._frozen import Frozen
 
 
-@archive.register
+@register
 class DiagonalGaussian(eqx.Module):
     r"""q(x|z) = N(μ(z), diag σ²(z)), drawn as x = μ(z) + σ(z) ⊙ ξ with ξ ~ N(0, I).
 

@@ -5,11 +5,11 @@ from typing import ClassVar, Literal
 import jax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core import archive
+from .._core.registry import register
 from ._family import AbstractFamily
 
 
-@archive.register
+@register
 class Empirical(AbstractFamily):
     """The uniform distribution on finitely many points."""
 

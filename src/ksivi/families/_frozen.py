@@ -4,14 +4,14 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
-from .._core import archive
+from .._core.registry import register
 
 
 class AbstractFrozen(eqx.Module):
     """A part of a family whose arrays are not trained."""
 
 
-@archive.register
+@register
 class Frozen(AbstractFrozen):
     """An array that belongs to a family but is not trained."""
 

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
-from .._core import archive
 from .._core.numerics import full_precision
+from .._core.registry import register
 
 
-@archive.register
+@register
 class Triangular(eqx.Module):
     """x = loc + L u with L lower triangular. Its diagonal is an exponential, hence positive.
 

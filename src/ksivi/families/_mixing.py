@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from .._core import archive
 from .._core.checks import as_count, as_positive, attributing_errors_to
 from .._core.normals import Normal
+from .._core.registry import register
 from ._frozen import AbstractFrozen
 
 
@@ -35,7 +35,7 @@ class AbstractMixing(AbstractFrozen):
         return self
 
 
-@archive.register
+@register
 class GaussianMixing(AbstractMixing):
     """z ~ N(0, I), the paper's choice."""
 

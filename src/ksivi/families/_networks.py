@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core import archive
 from .._core.checks import as_count, as_single_key, attributing_errors_to, require_callable
 from .._core.numerics import product
+from .._core.registry import register
 
 
-@archive.register
+@register
 class Constant(eqx.Module):
     """A map that ignores z: the paper's global σ, and both parts of a location-scale family."""
 
@@ -23,7 +23,7 @@ class Constant(eqx.Module):
         return self.value
 
 
-@archive.register
+@register
 class MLP(eqx.Module):
     """A multi-layer perceptron. Weights and biases start uniform on ±1/√fan-in, as in PyTorch.
 

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core import archive
 from .._core.checks import (
     as_choice,
     as_count,
@@ -23,6 +22,7 @@ from .._core.checks import (
 )
 from .._core.normals import Normal
 from .._core.numerics import log_mean_exp
+from .._core.registry import register
 from .._core.sharding import shard
 from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
 from ._family import AbstractFamily
@@ -37,7 +37,7 @@ _SIZES = (1_024, 16_384)
 Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
 
 
-@archive.register
+@register
 class SemiImplicit(AbstractFamily):
     r"""x = μ(z) + σ(z) ⊙ ξ with z ~ q(z) and ξ ~ N(0, I).
 
