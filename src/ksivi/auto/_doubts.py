@@ -1,11 +1,8 @@
 """Reasons not to trust a fit. Each function returns a sentence, or None if there is no doubt."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from .._core.compile import one_shot
 from ..diagnostics import (
     Difference,
     Importance,
@@ -14,7 +11,6 @@ from ..diagnostics import (
     sliced_distance,
     truncated_weights,
 )
-from ..targets import Target
 from ._gaussians import LEAST_MASS, Gaussians
 
 Draws = Float[np.ndarray, "n d"]
@@ -30,8 +26,6 @@ With the noise of 1,000 draws it is 1.8 times that of two exact samples.
 """
 _OUTSIDE = 0.05
 """The largest share of another run's draws outside the best run's 98% interval."""
-_MARGIN = 0.05
-"""A margin for rounding, in the exponent of a tail."""
 
 
 def moves(what: str, change: Difference, turned: Difference, error: float = 0.0) -> str | None:
@@ -100,29 +94,6 @@ def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
     return max(memories)
 
 
-def is_improper(target: Target, draws: Draws, axes: Float[np.ndarray, "d d"]) -> str | None:
-    """Doubts if the density falls no faster than 1/r along a coordinate or a principal axis."""
-    low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
-    turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
-    steps = np.concatenate([np.diag(high - low), turned])
-    steps = np.concatenate([steps, -steps])
-    middle, near, far = (
-        np.asarray(_along(target, centre, r * steps), np.float64) for r in (0.0, 1e2, 1e4)
-    )
-    # Where a scale grows, the density may rise again from a very low value. That is no mass.
-    fine = np.isfinite(near) & np.isfinite(far) & (far > middle - 2 * np.log(1e4))
-    slopes = np.full(len(near), -np.inf)
-    slopes[fine] = (far[fine] - near[fine]) / np.log(1e2)
-    flat = slopes >= -1 - _MARGIN
-    if not flat.any():
-        return None
-    first = int(np.argmax(flat)) % (2 * len(centre))
-    where = f"coordinate {first}" if first < len(centre) else "a combination of coordinates"
-    return (
-        f"the posterior may be improper: its density falls no faster than 1/r far out along {where}"
-    )
-
-
 def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | None:
     """Doubts if neither the chains nor the weights can check the draws.
 
@@ -154,11 +125,3 @@ def _nearest(draws: Draws, gaussians: Gaussians) -> Int[np.ndarray, " n"]:
 def _nine_tenths_of_chi2(dim: int) -> float:
     """The 90% quantile of χ², by Wilson and Hilferty. Importing scipy.stats would take seconds."""
     return dim * (1 - 2 / (9 * dim) + 1.2816 * (2 / (9 * dim)) ** 0.5) ** 3
-
-
-@one_shot
-def _along(
-    target: Target, centre: Float[np.ndarray, " d"], steps: Float[np.ndarray, "n d"]
-) -> Float[Array, " n"]:
-    points = jnp.asarray(centre[None] + steps, jnp.result_type(float))
-    return jax.vmap(target.unwhitened().log_density)(points)

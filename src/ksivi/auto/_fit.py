@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -31,6 +32,7 @@ from ._runs import Ending, final_bound, new_families, train_runs
 from ._scan import with_far_modes
 from ._search import Found, first_starts, search
 from ._start import Start, choose_start
+from ._tails import improper_coordinate
 from ._trust import Findings, examine
 
 _ORIGIN_SDS = (0.1, 1.0)
@@ -230,12 +232,25 @@ def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Star
         gaussians = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians)
     start = choose_start(choose_key, target, gaussians)
     if start is None:
-        raise RuntimeError(
-            "fit found no Gaussian whose draws all have a finite log density. It must be "
-            "finite near the origin and everywhere around the mass; write the model on an "
-            "unconstrained scale"
-        )
+        raise RuntimeError(_why_no_start(target, found))
     return start, gaussians
+
+
+def _why_no_start(target: Target, found: Found) -> str:
+    """The reason why no Gaussian could be fitted."""
+    heights = np.asarray(found.log_densities, np.float64)
+    if not np.isfinite(heights).any():
+        return (
+            "fit found no point with a finite log density. It must be finite near the origin: "
+            "write the model on an unconstrained scale, with supports= or a change of variables"
+        )
+    # An early point of the highest path: its end may be at infinity.
+    point = np.asarray(found.early, np.float64)[np.nanargmax(heights)]
+    doubt = improper_coordinate(target, point, np.ones(target.dim))
+    return doubt or (
+        "fit found no Gaussian whose draws all have a finite log density. The log density must be "
+        "finite everywhere around the mass, and the posterior must be proper"
+    )
 
 
 def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit[FitDiagnostics]:

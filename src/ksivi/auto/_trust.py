@@ -23,7 +23,6 @@ from ..results import FitDiagnostics, Posterior
 from ..targets import Target
 from ._doubts import (
     cannot_tell,
-    is_improper,
     memory_of_modes,
     misses_modes,
     moves,
@@ -31,6 +30,7 @@ from ._doubts import (
     weights_move,
 )
 from ._gaussians import Gaussians
+from ._tails import is_improper
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
 """The number of weighted draws, the number of z in each density, and the widening of the mixing.

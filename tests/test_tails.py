@@ -1,0 +1,97 @@
+"""Improper posteriors: the mass along curves and straight lines, against proper twins."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ksivi
+from ksivi.auto._tails import improper_coordinate, is_improper
+
+EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+
+
+def schools(x):
+    """Eight schools with a flat prior on log τ: improper as log τ → −∞, with θ → μ."""
+    mu, log_tau, theta = x[0], x[1], x[2:]
+    prior = -0.5 * (mu / 5) ** 2 - 0.5 * jnp.sum(((theta - mu) / jnp.exp(log_tau)) ** 2)
+    return prior - 8 * log_tau - 0.5 * jnp.sum(((EFFECTS - theta) / ERRORS) ** 2)
+
+
+def half_cauchy(log_scale):
+    return log_scale - jnp.log1p(jnp.exp(2 * log_scale) / 25)
+
+
+CASES = {
+    "a scale in a funnel": (
+        schools,
+        lambda x: half_cauchy(x[1]),
+        [4.5, 0.5, *[5.0] * 8],
+        [4.5, 1.6, *[6.0] * 8],
+        "x[1] falls",
+    ),
+    "a product": (
+        lambda x: -0.5 * (x[0] * x[1] - 1) ** 2,
+        lambda x: -0.5 * jnp.sum(x**2) / 9,
+        [1.0, 1.0],
+        [2.0, 2.0],
+        "x[0] grows",
+    ),
+    "one observation": (
+        lambda x: -x[1] - 0.5 * (x[0] / jnp.exp(x[1])) ** 2,
+        lambda x: -0.5 * jnp.sum(x**2) / 4,
+        [0.0, 0.0],
+        [2.0, 2.0],
+        "x[0] grows",
+    ),
+    "a negligible tail": (
+        lambda x: jnp.sum(jnp.logaddexp(-0.5 * (10 - x) ** 2, -45.0)),
+        lambda x: -0.5 * jnp.sum(x**2) / 100,
+        [10.0, 10.0],
+        [1.3, 1.3],
+        "x[0] grows",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_curves_along_which_the_mass_does_not_fall_are_found(name):
+    log_density, log_prior, centre, scales, where = CASES[name]
+    dim, place = len(centre), (np.array(centre), np.array(scales))
+    doubt = improper_coordinate(ksivi.Target(log_density, dim), *place)
+    assert doubt is not None
+    assert f"too slowly to be finite as {where}." in doubt
+    twin = ksivi.Target(lambda x: log_density(x) + log_prior(x), dim)
+    assert improper_coordinate(twin, *place) is None
+
+
+def test_heavy_tails_that_are_proper_raise_no_doubt():
+    student = ksivi.Target(lambda x: -2.0 * jnp.log1p(jnp.sum(x**2)), dim=3)
+    assert improper_coordinate(student, np.zeros(3), np.ones(3)) is None
+
+
+def test_coordinates_have_the_names_of_the_model():
+    target = ksivi.Target.from_pytree(
+        lambda p: -0.5 * jnp.sum(p["slope"] ** 2) - jnp.log(p["scale"]),
+        {"slope": jnp.zeros(2), "scale": jnp.ones(())},
+        supports={"scale": ksivi.supports.positive()},
+    )
+    doubt = improper_coordinate(target, np.zeros(3), np.ones(3))
+    assert "as scale grows, on the unconstrained scale" in doubt
+
+
+def test_densities_without_second_derivatives_are_looked_at_along_lines():
+    flat = ksivi.Target(
+        lambda x: -0.5 * x[0] ** 2,
+        dim=2,
+        score=lambda x: jax.pure_callback(
+            lambda x: np.asarray([-x[0], 0.0], x.dtype),
+            jax.ShapeDtypeStruct((2,), x.dtype),
+            x,
+            vmap_method="sequential",
+        ),
+    )
+    draws = np.random.default_rng(0).normal(size=(500, 2))
+    assert improper_coordinate(flat, np.zeros(2), np.ones(2)) is None
+    assert "x[1]" in is_improper(flat, draws, np.eye(2))
