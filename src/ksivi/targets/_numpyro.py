@@ -143,7 +143,11 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     **Arguments:**
 
     - `model`: a NumPyro model.
-    - `args`, `kwargs`: the arguments that the model is called with.
+    - `args`, `kwargs`: the arguments that the model is called with. A data frame of pandas or
+        polars becomes a dict of arrays by column, without the columns that are not numbers.
+
+    A site that has no data because its argument is None, as `y` below by default, raises
+    `ValueError`. To infer such a site, give a model without the argument, `lambda x: model(x)`.
 
     ```python
     import numpyro, numpyro.distributions as dist
