@@ -2,6 +2,9 @@
 
 import json
 import struct
+import subprocess
+import sys
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.families import SampledMixing, SemiImplicit
+from ksivi.families import Empirical, SampledMixing, SemiImplicit
 from ksivi.results import Posterior
 from ksivi.targets import Affine
 
@@ -139,3 +142,44 @@ def test_foreign_files_are_refused(tmp_path):
     (tmp_path / "p").write_bytes(b"not a posterior")
     with pytest.raises(ValueError, match="damaged or not a ksivi file"):
         ksivi.load(tmp_path / "p")
+
+
+def sparse(path, size):
+    """A file with one tensor that takes no room on the disk."""
+    header = json.dumps({"format": "1", "sha256": "0", "structure": "{}"})
+    entry = {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}
+    table = json.dumps({"__metadata__": {"ksivi": header}, "x": entry}).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(table)) + table)
+        file.truncate(8 + len(table) + size)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("size", "match"), [(2**42, "more than the .* bytes of memory"), (2**27, "SHA-256")]
+)
+def test_no_room_is_made_for_a_sparse_file(tmp_path, size, match):
+    path = sparse(tmp_path / "p", size)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=match):
+        ksivi.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**26
+    tracemalloc.stop()
+
+
+PEAK = """
+import resource, sys, ksivi
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+before, posterior = peak(), ksivi.load(sys.argv[1])
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
+def test_each_tensor_is_read_once(tmp_path):
+    """Loading takes little more memory than the tensors have."""
+    draws = jnp.ones((2**24, 4))
+    Posterior(Empirical(draws), None, (("x", (4,)),)).save(tmp_path / "p")
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "p")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 1.5 * draws.nbytes
