@@ -22,7 +22,7 @@ import ksivi
 
 from .accuracy_report import OURS, figure, table
 from .criterion import Criterion
-from .development import Case, cases
+from .development import Case, cases, mixtures
 from .rivals import RIVALS
 
 METHODS = (OURS, *RIVALS)
@@ -34,7 +34,7 @@ _MANY_SEED, _NUM_MANY = 20_000, 20_000
 def main() -> None:
     options = _options()
     done = _read(options.out)
-    for case in cases():
+    for case in mixtures.cases() if options.set == "mixtures" else cases():
         if options.cases and case.name not in options.cases:
             continue
         wanted = [
@@ -56,6 +56,12 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/records/accuracy.jsonl"))
     parser.add_argument("--methods", nargs="+", default=[OURS], choices=METHODS)
+    parser.add_argument(
+        "--set",
+        default="development",
+        choices=("development", "mixtures"),
+        help="posteriors to fit: the development set, or mixtures of separate modes",
+    )
     parser.add_argument("--cases", nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument(

@@ -1,5 +1,7 @@
 """Gradient noise and smoothness against closed forms."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -124,3 +126,27 @@ def test_jacobian_norms_of_two_linear_layers():
 def test_bad_arguments_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_the_errors_of_tails_are_those_of_repeated_samples():
+    """Coordinates that are copies of each other count once."""
+
+    def once(seed, copies):
+        rng = np.random.default_rng(seed)
+        first, second = rng.normal(size=(2_000, 1)), rng.normal(size=(1_000, 1))
+        return ksivi.diagnostics.difference(np.tile(first, copies), np.tile(second, copies))
+
+    for copies in (1, 4):
+        found = [once(seed, copies) for seed in range(200)]
+        spread = np.std([one.tails for one in found], axis=0)
+        error = np.mean([one.tail_errors for one in found], axis=0)
+        np.testing.assert_allclose(error, spread, rtol=0.25)
+
+
+def test_a_tail_near_its_limit_is_undecided_until_there_are_more_draws():
+    near = ksivi.diagnostics.Difference(np.zeros(1), np.zeros(1), (0.005, 0.01), (0.002, 0.002))
+    assert near.is_undecided()
+    assert near.is_small()  # within its standard error of 0.6%
+    sure = dataclasses.replace(near, tail_errors=(2e-4, 2e-4))
+    assert not sure.is_undecided()
+    assert not sure.is_small()

@@ -35,16 +35,19 @@ def test_a_start_has_the_modes_that_search_found():
     assert (ends < -3).any()
     assert (ends > 3).any()
     gaussians = batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
-    start = choose_start(jax.random.key(2), target, gaussians)
+    start = choose_start(jax.random.key(2), target, gaussians, np.asarray(found.points))
     draws = jax.vmap(start.target.to_original)(start.draws)
     share = float(jnp.mean(draws[:, 0] < 0))
-    assert abs(share - 0.7) < 4 * np.sqrt(
-        0.21 / 500
-    )  # 3,000 resampled of 3,600 weighted: some 500 effective
+    assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 500)  # of 3,000 particles, some 500 effective
+    np.testing.assert_allclose(np.sort(start.modes.shares), [0.3, 0.7], atol=0.06)
     alone = choose_start(
-        jax.random.key(3), gaussian(), batch_and_match(jax.random.key(4), gaussian(), *_starts())
+        jax.random.key(3),
+        gaussian(),
+        batch_and_match(jax.random.key(4), gaussian(), *_starts()),
+        np.asarray(MEAN)[None],
     )
     assert alone.draws is None
+    assert alone.modes is None
 
 
 def test_paths_get_off_steep_walls_and_reach_far_scales():
@@ -84,8 +87,9 @@ def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
     target = narrow_and_far()
     found, gaussians = _known(target)
     assert np.max(np.abs(found.points)) < 1  # or there is nothing to find
-    extended = with_far_modes(jax.random.key(2), target, found, gaussians)
+    extended, ends = with_far_modes(jax.random.key(2), target, found, gaussians)
     assert len(extended.elbos) == 13
+    np.testing.assert_allclose(ends[0], [4, -4, 4], atol=0.02)
     np.testing.assert_allclose(extended.means[-1], [4, -4, 4], atol=0.02)
     np.testing.assert_allclose(extended.elbos[-1], np.log(0.4), atol=0.02)
 
@@ -93,8 +97,9 @@ def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
 @pytest.mark.slow
 def test_a_scan_adds_nothing_to_a_single_mode():
     found, gaussians = _known(gaussian())
-    extended = with_far_modes(jax.random.key(2), gaussian(), found, gaussians)
+    extended, ends = with_far_modes(jax.random.key(2), gaussian(), found, gaussians)
     assert len(extended.elbos) == len(gaussians.elbos)
+    assert len(ends) == 0
 
 
 @pytest.mark.slow
@@ -110,9 +115,9 @@ def test_peaks_of_rounding_are_no_modes():
 
     target = narrow_and_far(spike)
     found, gaussians = _known(target)
-    assert len(with_far_modes(jax.random.key(2), target, found, gaussians).elbos) == len(
-        gaussians.elbos
-    )
+    extended, ends = with_far_modes(jax.random.key(2), target, found, gaussians)
+    assert len(extended.elbos) == len(gaussians.elbos)
+    assert len(ends) == 0
 
 
 def _starts():

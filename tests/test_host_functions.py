@@ -183,7 +183,9 @@ def test_a_tensor_of_another_shape_is_refused():
         ksivi.from_torch(lambda x: -(x**2), 3, batched=True)
     with pytest.raises(ValueError, match=r"^log_density must return a scalar .* got shape \(3,\)"):
         ksivi.from_torch(lambda x: -(x**2), 3)
-    with pytest.raises(ValueError, match=r"^log_density must be finite at the test point, got -inf"):
+    with pytest.raises(
+        ValueError, match=r"^log_density must be finite at the test point, got -inf"
+    ):
         ksivi.from_torch(lambda x: x.log().sum(), 3)
     with pytest.raises(ValueError, match="device must be a device that PyTorch has here, got 'no'"):
         ksivi.from_torch(lambda x: -(x**2).sum(), 3, device="no")

@@ -45,6 +45,13 @@ CASES = {
         [2.0, 2.0],
         "x[0] grows",
     ),
+    "more columns than rows": (
+        lambda x: -0.5 * (x @ jnp.array([1.0, 0.5, -2.0, 0.3]) - 1) ** 2,
+        lambda x: -0.5 * jnp.sum(x**2) / 9,
+        [0.1] * 4,
+        [1.0] * 4,
+        "x[0] grows",
+    ),
     "a negligible tail": (
         lambda x: jnp.sum(jnp.logaddexp(-0.5 * (10 - x) ** 2, -45.0)),
         lambda x: -0.5 * jnp.sum(x**2) / 100,

@@ -8,7 +8,7 @@ import numpy as np
 
 from ksivi import problems
 
-from . import exact, held_out, models, posteriordb
+from . import exact, held_out, mixtures, models, posteriordb
 from .base import NUM_TRUTH, Case
 
 _TOYS = (problems.banana, problems.multimodal, problems.x_shaped)
@@ -27,4 +27,4 @@ def _of_problem(problem: problems.AbstractProblem) -> Case:
     return Case(problem.name, problem.target, lambda: np.asarray(truth()))
 
 
-__all__ = ["Case", "cases"]
+__all__ = ["Case", "cases", "mixtures"]

@@ -89,6 +89,12 @@ def nonfinite_to_minus_inf(log_weights: Vector) -> Vector:
     return xp.where(xp.isfinite(log_weights), log_weights, -xp.inf)
 
 
+def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
+    """log 1/n Σ w, the estimate of the log evidence."""
+    finite = nonfinite_to_minus_inf(log_weights)
+    return float(np.logaddexp.reduce(finite) - np.log(len(finite)))
+
+
 def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
     """n keys from one key. For a batch of keys, each of the n results is a batch."""
     split = lambda k: jax.random.split(k, n)  # noqa: E731

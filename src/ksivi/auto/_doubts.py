@@ -67,19 +67,6 @@ def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
     return f"independent runs differ, and chains of HMC do not bring them together: {found}"
 
 
-def misses_modes(draws: Draws, log_evidence: float, gaussians: Gaussians) -> str | None:
-    """Doubts if a Gaussian from the search holds much mass, by its evidence, but too few draws."""
-    usable = _usable(gaussians)
-    total = np.logaddexp(log_evidence, max((elbo for _, _, elbo in usable), default=-np.inf))
-    radius2 = _nine_tenths_of_chi2(draws.shape[1])
-    for mean, root, elbo in usable:
-        mass = np.exp(elbo - total)
-        inside = np.mean(_squared_distances(draws, mean, root) < radius2)
-        if mass >= LEAST_MASS and inside < 0.25 * mass:
-            return f"a mode with at least {mass:.0%} of the mass holds {inside:.1%} of the draws"
-    return None
-
-
 def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
     """How much more often chains end at the Gaussian where they started.
 
@@ -120,8 +107,3 @@ def _nearest(draws: Draws, gaussians: Gaussians) -> Int[np.ndarray, " n"]:
         for mean, root, elbo in _usable(gaussians)
     ]
     return np.argmax(logs, axis=0) if logs else np.zeros(len(draws), int)
-
-
-def _nine_tenths_of_chi2(dim: int) -> float:
-    """The 90% quantile of χ², by Wilson and Hilferty. Importing scipy.stats would take seconds."""
-    return dim * (1 - 2 / (9 * dim) + 1.2816 * (2 / (9 * dim)) ** 0.5) ** 3

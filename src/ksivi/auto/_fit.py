@@ -166,7 +166,8 @@ def _fit(
         return _interrupted(best)
     try:
         _show_stage(bar, "fit: checks")
-        findings = examine(examine_key, target, best.posterior, _runs_to_compare(fits), gaussians)
+        others = _runs_to_compare(fits)
+        findings = examine(examine_key, target, best.posterior, others, gaussians, start.modes)
     except KeyboardInterrupt:
         return _interrupted(best)
     best = dataclasses.replace(best, cost=_cost(fits, began))
@@ -228,9 +229,11 @@ def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Star
     search_key, match_key, choose_key = jax.random.split(key, 3)
     found = search(target, first_starts(search_key, recipe.num_starts(target.dim), target.dim))
     gaussians = batch_and_match(match_key, target, *_candidates(found))
+    ends = np.asarray(found.points, np.float64)
     if recipe.scans(target.dim):
-        gaussians = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians)
-    start = choose_start(choose_key, target, gaussians)
+        gaussians, more = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians)
+        ends = np.concatenate([ends, more])
+    start = choose_start(choose_key, target, gaussians, ends)
     if start is None:
         raise RuntimeError(_why_no_start(target, found))
     return start, gaussians

@@ -7,15 +7,21 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._core.compile import one_shot
 from ..targets import Target
-from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match, log_gaussian
+from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
 from ._search import Found, search
 
 Points = Float[np.ndarray, "n d"]
 
 _NEAREST, _FARTHEST = 0.5, 10.0
 """Widths of the starts, in standard deviations of the best Gaussian."""
-_POINTS_PER_START = 256
+_POINTS_PER_START = 2_048
 """Number of points from which one start is chosen."""
+_DEGREES = 2.0
+"""Degrees of freedom of the Student-t densities that stand for the known modes. A Gaussian would
+make every heavy tail look like an unknown mode."""
+_MAX_GAP = 30.0
+"""Gaussians whose ELBO is further below the best, in nats, are not kept."""
+_NUM_ROUGH = 256
 _SAME_MODE_SDS = 0.1
 """Two ends of paths are the same if they differ by fewer standard deviations."""
 _MIN_KL = 1.0
@@ -27,15 +33,15 @@ nats. A correct density changes by about 0.01."""
 
 def with_far_modes(
     key: PRNGKeyArray, target: Target, found: Found, gaussians: Gaussians
-) -> Gaussians:
-    """Adds Gaussians at modes that the first search missed.
+) -> tuple[Gaussians, Points]:
+    """Adds Gaussians at modes that the first search missed. Returns the ends of the new paths too.
 
-    Each new path starts where the density most exceeds the fitted Gaussians'. Paths and Gaussians
+    Each new path starts where the density most exceeds that of the known modes. Paths and Gaussians
     have the batch shapes that are already compiled.
     """
-    usable = gaussians.usable()
+    usable, none = gaussians.usable(), np.zeros((0, target.dim))
     if not len(usable.elbos):
-        return gaussians
+        return gaussians, none
     start_key, match_key, rough_key = jax.random.split(key, 3)
     best = int(np.argmax(usable.elbos))
     sds = jnp.linalg.norm(usable.roots[best], axis=1)
@@ -44,12 +50,16 @@ def with_far_modes(
     )
     new = _distinct(ends, np.asarray(found.points, np.float64), np.asarray(sds, np.float64))
     if not len(new):
-        return gaussians
+        return gaussians, none
     num, dtype = len(gaussians.elbos), gaussians.elbos.dtype
     starts = jnp.asarray(np.resize(new, (num, target.dim)), dtype)
     others = batch_and_match(match_key, target, starts, jnp.full(num, LOCAL_SD, dtype))
-    real = np.asarray(_roughness(rough_key, target, others)) < _MAX_ROUGHNESS
-    return _joined(gaussians, usable, others, real)
+    # Around the ends themselves too: a Gaussian that starts at a peak of rounding may leave it.
+    around = Gaussians(starts, jnp.tile(LOCAL_SD * jnp.diag(sds), (num, 1, 1)), others.elbos)
+    real, smooth = (
+        np.asarray(_roughness(rough_key, target, one)) < _MAX_ROUGHNESS for one in (others, around)
+    )
+    return _joined(gaussians, usable, others, real), new[:num][smooth[: len(new)]]
 
 
 @one_shot
@@ -61,7 +71,7 @@ def _new_starts(
     sds: Float[Array, " d"],
     num: int,
 ) -> Float[Array, "m d"]:
-    """Starts of new paths: of every 256 points, the one where p most exceeds the Gaussians."""
+    """Starts of new paths: of every 2,048 points, the one where p most exceeds the known modes."""
     widths = (
         jnp.geomspace(_NEAREST, _FARTHEST, _POINTS_PER_START).astype(sds.dtype)[:, None] * sds[None]
     )
@@ -69,12 +79,21 @@ def _new_starts(
     points = centre[None, None] + widths[None] * xi
 
     def excess(x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        parts = jax.vmap(lambda mean, root, elbo: elbo + log_gaussian(mean, root, x))(*known)
+        parts = jax.vmap(lambda mean, root, elbo: elbo + _log_student(mean, root, x))(*known)
         return jax.vmap(target.log_density)(x) - jax.nn.logsumexp(parts, axis=0)
 
     found = jax.vmap(excess)(points)
     chosen = jnp.argmax(jnp.where(jnp.isfinite(found), found, -jnp.inf), axis=1)
     return jnp.take_along_axis(points, chosen[:, None, None], axis=1)[:, 0]
+
+
+def _log_student(
+    mean: Float[Array, " d"], root: Float[Array, "d d"], x: Float[Array, "n d"]
+) -> Float[Array, " n"]:
+    """The log density of a multivariate Student-t, up to a constant that depends on d alone."""
+    y = jax.scipy.linalg.solve_triangular(root, (x - mean[None]).T, lower=True)
+    log_det = jnp.sum(jnp.log(jnp.diagonal(root)))
+    return -0.5 * (_DEGREES + len(mean)) * jnp.log1p(jnp.sum(y**2, axis=0) / _DEGREES) - log_det
 
 
 def _distinct(found: Found, known: Points, sds: Float[np.ndarray, " d"]) -> Points:
@@ -91,16 +110,16 @@ def _distinct(found: Found, known: Points, sds: Float[np.ndarray, " d"]) -> Poin
 
 @one_shot
 def _roughness(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Float[Array, " m"]:
-    """The median change of log p over a thousandth of a standard deviation, in nats.
+    """The upper quartile of the change of log p over a thousandth of a standard deviation, in nats.
 
     Far from the mass, huge terms of a density cancel, and rounding errors look like peaks.
     """
-    xi, step = jax.random.normal(key, (2, _POINTS_PER_START, target.dim), gaussians.means.dtype)
+    xi, step = jax.random.normal(key, (2, _NUM_ROUGH, target.dim), gaussians.means.dtype)
 
     def change(mean: Float[Array, " d"], root: Float[Array, "d d"]) -> Float[Array, ""]:
         here, there = (mean[None] + u @ root.T for u in (xi, xi + 1e-3 * step))
         values = jax.vmap(target.log_density)
-        return jnp.median(jnp.abs(values(here) - values(there)))
+        return jnp.quantile(jnp.abs(values(here) - values(there)), 0.75)
 
     return jax.vmap(change)(gaussians.means, gaussians.roots)
 
@@ -108,11 +127,11 @@ def _roughness(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Float
 def _joined(
     gaussians: Gaussians, usable: Gaussians, others: Gaussians, real: Bool[np.ndarray, " m"]
 ) -> Gaussians:
-    """Adds the other Gaussians that are real, have enough mass, and differ from all before them."""
+    """Adds the other Gaussians that are real, not far too low, and differ from all before them."""
     held = usable.each()
     total, chosen = max(elbo for *_, elbo in held), []
     for i, (mean, root, elbo) in enumerate(others.each()):
-        is_candidate = real[i] and np.isfinite(root).all() and elbo > total + np.log(LEAST_MASS)
+        is_candidate = real[i] and np.isfinite(root).all() and elbo > total - _MAX_GAP
         if is_candidate and min(_divergence(mean, root, m, r) for m, r, _ in held) > _MIN_KL:
             held.append((mean, root, elbo))
             chosen.append(i)

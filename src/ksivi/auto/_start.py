@@ -5,18 +5,19 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core.compile import one_shot
-from ..diagnostics import log_mean_weight, truncated_weights
+from .._core.numerics import log_mean_weight
 from ..targets import Target
-from ._gaussians import Gaussians, log_gaussian
+from ._anneal import Annealed, anneal, begin
+from ._gaussians import LOCAL_SD, Gaussians
+from ._modes import Modes, modes_of, separate
 
 _MIN_GAIN = 0.1
 """The mixture is used if it beats its best Gaussian by more than this, in nats."""
-_DRAWS_PER_GAUSSIAN, _ROUGH_DRAWS = 300, 3_000
-_MIN_ESS_PER_DIM = 10
-"""With fewer effective draws per dimension, weighted draws do not show the shape."""
+_ROUGH_DRAWS = 3_000
+_MIN_ORIGINS = 50
+"""With fewer different ancestors, the particles do not show the shape."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,61 +27,85 @@ class Start:
     **Attributes:**
 
     - `target`: the target in whitened coordinates.
-    - `draws`: draws of a mixture of Gaussians, resampled by importance weights, in these
-        coordinates.
-    - `elbo`, `log_evidence`: ELBO of the best Gaussian, and log evidence by the mixture.
+    - `draws`: rough draws of the target, in these coordinates.
+    - `elbo`, `log_evidence`: ELBO of the best Gaussian, and log evidence by the rough draws.
+    - `modes`: the separate modes that were found, with their shares of the mass.
     """
 
     target: Target
     draws: Float[Array, "n d"] | None
     elbo: float
     log_evidence: float
+    modes: Modes | None = None
 
 
-def choose_start(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Start | None:
-    """A start from the best Gaussian, or from the mixture of all; None if no Gaussian is usable."""
+def choose_start(
+    key: PRNGKeyArray, target: Target, gaussians: Gaussians, ends: Float[np.ndarray, "m d"]
+) -> Start | None:
+    """A start from the best Gaussian, or from annealed draws; None if no Gaussian is usable.
+
+    **Arguments:**
+
+    - `ends`: the ends of all paths. A mode that is no Gaussian may have a poor Gaussian. It is
+        annealed like the others, so that its mass is known.
+    """
     usable = gaussians.usable()
     if not len(usable.elbos):
         return None
     best = int(np.argmax(usable.elbos))
-    weigh_key, choose_key = jax.random.split(key)
-    x, log_weights = (np.asarray(part, np.float64) for part in _weigh(weigh_key, target, usable))
-    weights, log_evidence = truncated_weights(log_weights), log_mean_weight(log_weights)
     elbo = float(usable.elbos[best])
-    effective = 1 / np.sum(weights**2)
-    if log_evidence - elbo < _MIN_GAIN or effective < _MIN_ESS_PER_DIM * target.dim:
-        return Start(
-            target.whitened(usable.means[best], usable.roots[best]), None, elbo, log_evidence
-        )
-    loc, root = _moments(x, weights)
-    chosen = np.asarray(_resample(choose_key, weights))
-    u = np.linalg.solve(root, (x[chosen] - loc).T).T
-    dtype = usable.means.dtype
+    places = separate(target, np.concatenate([ends, np.asarray(usable.means[best : best + 1])]))
+    mixture = _covering(usable, gaussians, places)
+    begin_key, anneal_key = jax.random.split(key)
+    particles = begin(begin_key, target, mixture, _ROUGH_DRAWS)
+    log_evidence = log_mean_weight(particles.log_ratio)
+    if log_evidence - elbo >= _MIN_GAIN or len(places) > 1:
+        annealed = anneal(anneal_key, target, mixture, particles)
+        if annealed is not None:
+            return _from_particles(target, mixture, places, annealed, elbo)
+    whitened = target.whitened(usable.means[best], usable.roots[best])
+    return Start(whitened, None, elbo, log_evidence)
+
+
+def _from_particles(
+    target: Target,
+    mixture: Gaussians,
+    places: Float[np.ndarray, "k d"],
+    annealed: Annealed,
+    elbo: float,
+) -> Start:
+    modes = modes_of(target, places, mixture, annealed)
+    loc, root = annealed.draws.mean(axis=0), _root(annealed.draws)
+    u = np.linalg.solve(root, (annealed.draws - loc).T).T
+    dtype = mixture.means.dtype
     whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
-    return Start(whitened, jnp.asarray(u, dtype), elbo, log_evidence)
+    return Start(whitened, jnp.asarray(u, dtype), elbo, annealed.log_evidence, modes)
 
 
-@one_shot
-def _weigh(key: PRNGKeyArray, target: Target, gaussians: Gaussians):
-    """Draws of every Gaussian, and their log weights under the mixture with equal weights."""
-    xi = jax.random.normal(
-        key, (len(gaussians.means), _DRAWS_PER_GAUSSIAN, target.dim), gaussians.means.dtype
-    )
-    x = gaussians.means[:, None] + jnp.einsum("mnd,med->mne", xi, gaussians.roots)
-    x = x.reshape(-1, target.dim)
-    log_q = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(
-        gaussians.means, gaussians.roots
-    )
-    log_q = jax.nn.logsumexp(log_q, axis=0) - jnp.log(len(gaussians.means))
-    return x, jax.vmap(target.log_density)(x) - log_q
+def _covering(
+    usable: Gaussians, gaussians: Gaussians, places: Float[np.ndarray, "k d"]
+) -> Gaussians:
+    """The usable Gaussians, and one more around every place that none of them covers."""
+    added: list[tuple[np.ndarray, np.ndarray, float]] = []
+    others = [one for one in gaussians.each() if np.isfinite(one[1]).all()]
+    for place in places:
+        if not any(_covers(one, place) for one in [*usable.each(), *added]):
+            local = (place, LOCAL_SD * np.eye(len(place)), -np.inf)
+            added.append(next((one for one in others if _covers(one, place)), local))
+    if not added:
+        return usable
+    parts = [np.stack([np.asarray(part) for part in one]) for one in zip(*added, strict=True)]
+    join = lambda a, b: jnp.concatenate([a, jnp.asarray(b, a.dtype)])  # noqa: E731
+    return Gaussians(*(join(a, b) for a, b in zip(usable, parts, strict=True)))
 
 
-@one_shot
-def _resample(key: PRNGKeyArray, weights: Float[np.ndarray, " n"]) -> Int[Array, " m"]:
-    return jax.random.choice(key, len(weights), (_ROUGH_DRAWS,), p=jnp.asarray(weights))
+def _covers(gaussian: tuple[np.ndarray, np.ndarray, float], place: np.ndarray) -> bool:
+    """Whether a place lies within the bulk of a Gaussian, and the Gaussian is not far too wide."""
+    mean, root, _ = gaussian
+    distance2 = np.sum(np.linalg.solve(root, place - mean) ** 2)
+    return bool(distance2 < len(place) + 4 * np.sqrt(2 * len(place)))
 
 
-def _moments(x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"]):
-    loc = weights @ x
-    covariance = (weights[:, None] * (x - loc)).T @ (x - loc)
-    return loc, np.linalg.cholesky(covariance + 1e-6 * np.diag(np.diag(covariance)))
+def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+    return np.linalg.cholesky(covariance + 1e-6 * np.diag(np.diag(covariance)))

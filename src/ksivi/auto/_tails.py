@@ -17,8 +17,11 @@ _DISTANCES = 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24])
 _NEAREST_END, _PRACTICALLY_INFINITE = 4.0, 1e6
 _NUM_COORDINATES, _MOST_DIM = 12, 50
 _NEWTON_STEPS, _STEP_SIZES = 4, (1.0, 0.3, 0.03, 0.0)
-_FLATTEST = 1e-4
-"""Smallest curvature in the coordinates of the place before, and the inverse of the largest."""
+_FLATTEST, _SHARPEST = 1 / 16, 1e4
+"""Smallest and largest curvature in the coordinates of the place before. Along a flat direction the
+width grows by at most 4 from one distance to the next, so that no digits are lost."""
+_NEARLY_FLAT = 1e-4
+"""Curvatures below this are taken for 0, also if rounding makes them negative."""
 _LARGEST_LOG = 80.0
 """Beyond it, the exponential of a coordinate overflows, or a library cuts it off."""
 _MARGIN = 0.05
@@ -119,12 +122,14 @@ def _is_flat(
     for i, (mass, sure) in enumerate(zip(log_mass, is_sure, strict=True)):
         first = int(np.argmax(sure))
         last = first + int(np.argmin(np.append(sure[first:], False))) - 1
-        if last < max(first, 1) + 2 or distances[last] < _NEAREST_END:
-            continue
-        slope = (mass[last] - mass[last - 2]) / np.log(distances[last] / distances[last - 2])
-        is_counted = mass[last] > np.max(mass[first : last + 1]) - _NEGLIGIBLE
-        is_counted |= distances[last] > _PRACTICALLY_INFINITE
-        flat[i] = is_counted and slope >= -1 - _MARGIN
+        # The last one may have lost its digits already, so the one before counts as well.
+        for end in (last, last - 1):
+            if end < max(first, 1) + 2 or distances[end] < _NEAREST_END:
+                continue
+            slope = (mass[end] - mass[end - 2]) / np.log(distances[end] / distances[end - 2])
+            is_counted = mass[end] > np.max(mass[first : end + 1]) - _NEGLIGIBLE
+            is_counted |= distances[end] > _PRACTICALLY_INFINITE
+            flat[i] |= is_counted and slope >= -1 - _MARGIN
     return flat
 
 
@@ -165,19 +170,21 @@ def _level(target: Target, place: _Place, i: Int[Array, ""]) -> tuple[_Place, Wa
 
     def newton(x, _):
         gradient, values, vectors = _curvature(target, x, root, i)
-        step = root @ (vectors @ ((vectors.T @ gradient) / jnp.maximum(jnp.abs(values), _FLATTEST)))
+        step = root @ (
+            vectors @ ((vectors.T @ gradient) / jnp.maximum(jnp.abs(values), _NEARLY_FLAT))
+        )
         tried = x[None] + jnp.asarray(_STEP_SIZES, x.dtype)[:, None] * step[None]
         heights = jax.vmap(target.log_density)(tried)
         return tried[jnp.argmax(jnp.where(jnp.isfinite(heights), heights, -jnp.inf))], None
 
     x, _ = lax.scan(newton, place.x, None, length=_NEWTON_STEPS)
     gradient, values, vectors = _curvature(target, x, root, i)
-    clipped = jnp.clip(values, _FLATTEST, 1 / _FLATTEST)
+    clipped = jnp.clip(values, _FLATTEST, _SHARPEST)
     decrement = jnp.sum((vectors.T @ gradient) ** 2 / clipped)
     log_det = place.log_det - 0.5 * jnp.sum(jnp.log(clipped))
     log_mass = target.log_density(x) + log_det
-    is_sure = jnp.isfinite(log_mass) & (decrement < 0.5) & (jnp.min(values) > -_FLATTEST)
-    is_sure &= jnp.max(values) < 1 / _FLATTEST
+    is_sure = jnp.isfinite(log_mass) & (decrement < 0.5) & (jnp.min(values) > -_NEARLY_FLAT)
+    is_sure &= jnp.max(values) < _SHARPEST
     # A symmetric root keeps coordinate i apart from the others.
     new_root = root @ (vectors / jnp.sqrt(clipped)[None]) @ vectors.T
     return _Place(x, new_root, log_det), Walk(log_mass, is_sure)

@@ -24,12 +24,12 @@ from ..targets import Target
 from ._doubts import (
     cannot_tell,
     memory_of_modes,
-    misses_modes,
     moves,
     runs_differ,
     weights_move,
 )
 from ._gaussians import Gaussians
+from ._modes import Modes, misses_modes
 from ._tails import is_improper
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
@@ -39,7 +39,7 @@ Importance weights are computed twice. The weights of draws with the wider mixin
 the verdict and give the log evidence. Those of the sampler itself (`plain`) raise no doubt: they
 give the ELBO, and the Pareto k-hat and the effective share that a fit prints.
 """
-_NUM_DRAWS = 10_000
+_NUM_DRAWS, _MORE_CHAINS = 10_000, 3
 _TINY = 1e-30
 
 
@@ -59,6 +59,7 @@ def examine(
     best: Posterior,
     others: Sequence[Posterior],
     gaussians: Gaussians,
+    modes: Modes | None = None,
 ) -> Findings:
     """Checks the best posterior.
 
@@ -70,7 +71,7 @@ def examine(
         size = {"num_samples": _NUM_WEIGHED, "num_mixing": _NUM_MIXING}
         plain = importance(weigh_key, target, best, **size)
         weighed = importance(wide_key, target, best, **size, widening=_WIDENING)
-        moved = movement(move_key, target, best, num_chains=_num_chains(target.dim))
+        moved = _moved(move_key, target, best, draws)
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
@@ -88,7 +89,7 @@ def examine(
         moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes)),
         weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
-        misses_modes(draws, weighed.log_evidence, gaussians),
+        misses_modes(draws, modes, target),
         is_improper(target, draws, axes),
         cannot_tell(weighed, is_light, memory),
     ]
@@ -111,6 +112,18 @@ def examine(
         widening=_WIDENING,
     )
     return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
+
+
+def _moved(key: PRNGKeyArray, target: Target, best: Posterior, draws: np.ndarray) -> Movement:
+    """Chains from the draws, and more of them while the tails are undecided."""
+    first, *more = jax.random.split(key, 1 + _MORE_CHAINS)
+    num_chains = _num_chains(target.dim)
+    moved = movement(first, target, best, num_chains=num_chains)
+    for another in more:
+        if not difference(draws, moved.after).is_undecided():
+            break
+        moved = moved.with_more(movement(another, target, best, num_chains=num_chains))
+    return moved
 
 
 def _num_chains(dim: int) -> int:

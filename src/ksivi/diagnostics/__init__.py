@@ -6,7 +6,6 @@ from ._differences import sliced_distance as sliced_distance
 from ._discrepancy import discrepancy
 from ._gradients import gradient_variance
 from ._importance import Importance, importance
-from ._importance import log_mean_weight as log_mean_weight
 from ._importance import truncated_weights as truncated_weights
 from ._movement import Movement, movement
 from ._pareto import khat_threshold as khat_threshold

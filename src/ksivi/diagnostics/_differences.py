@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._core.checks import as_numbers
 from ..results import SampleDifference
@@ -28,26 +28,39 @@ class Difference:
     - `width`: the change of the log width of the central 90% interval of each coordinate.
     - `tails`: the shares of the first sample below the second's 1% quantile and above its 99%
         quantile, averaged over the coordinates.
+    - `tail_errors`: the standard errors of these two shares.
     """
 
     shift: Float[np.ndarray, " d"]
     width: Float[np.ndarray, " d"]
     tails: tuple[float, float]
+    tail_errors: tuple[float, float] = (0.0, 0.0)
 
     def is_small(self, error: float = 0.0) -> bool:
         """Whether all changes are small.
 
-        Shifts and widths must be at most 0.1 on average and 0.3 at worst, tails within 0.6% to 2%.
+        Shifts and widths must be at most 0.1 on average and 0.3 at worst. Tails must be within 0.6%
+        to 2%, or not further outside than their standard error.
 
         **Arguments:**
 
         - `error`: the standard error of a shift. The limits grow by twice this number.
         """
-        tails = all(_FEWEST_BEYOND <= share <= _MOST_BEYOND for share in self.tails)
-        return tails and all(
+        return not self._outside(1.0) and all(
             np.mean(np.abs(change)) <= _ON_AVERAGE + 2 * error
             and np.max(np.abs(change)) <= _AT_WORST + 2 * error
             for change in (self.shift, self.width)
+        )
+
+    def is_undecided(self) -> bool:
+        """Whether a tail is within two standard errors of a limit: more draws would decide."""
+        return self._outside(-2.0) and not self._outside(2.0)
+
+    def _outside(self, errors: float) -> bool:
+        """Whether a tail is outside its limits by more than this many standard errors."""
+        return any(
+            share < _FEWEST_BEYOND - errors * error or share > _MOST_BEYOND + errors * error
+            for share, error in zip(self.tails, self.tail_errors, strict=True)
         )
 
     def summary(self) -> SampleDifference:
@@ -88,7 +101,23 @@ def difference(
         (mean - first.mean(axis=0)) / np.maximum(sd, _TINY),
         np.log(np.maximum(right - left, _TINY) / np.maximum(old_right - old_left, _TINY)),
         (float(np.mean(first < low)), float(np.mean(first > high))),
+        (
+            _tail_error(first < low, second < low, weights),
+            _tail_error(first > high, second > high, weights),
+        ),
     )
+
+
+def _tail_error(
+    first: Bool[np.ndarray, "n d"], second: Bool[np.ndarray, "m d"], weights: np.ndarray
+) -> float:
+    """The standard error of a tail's share, averaged over the coordinates.
+
+    The first sample's share is uncertain, and so is the quantile of the second. Coordinates of one
+    draw depend on each other, so the variance is that of their average over a draw.
+    """
+    ours, theirs = first.mean(axis=1), second.mean(axis=1)
+    return float(np.sqrt(ours.var() / len(ours) + weights**2 @ (theirs - weights @ theirs) ** 2))
 
 
 def sliced_distance(

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_positive, as_single_key
 from .._core.compile import one_shot
-from .._core.numerics import nonfinite_to_minus_inf, truncated_weights
+from .._core.numerics import truncated_weights
 from ..families import SemiImplicit, WideMixing
 from ..results import Posterior
 from ..targets import Affine, Target
@@ -169,13 +169,6 @@ def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> I
         log_evidence,
         error / mean,
         num_mixing,
-    )
-
-
-def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
-    """log 1/n Σ w, the estimate of the log evidence."""
-    return float(
-        np.logaddexp.reduce(nonfinite_to_minus_inf(log_weights)) - np.log(len(log_weights))
     )
 
 

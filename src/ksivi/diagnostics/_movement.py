@@ -43,6 +43,14 @@ class Movement:
     def difference(self) -> Difference:
         return difference(self.before, self.after)
 
+    def with_more(self, other: "Movement") -> "Movement":
+        """The chains of both."""
+        return Movement(
+            np.concatenate([self.before, other.before]),
+            np.concatenate([self.after, other.after]),
+            0.5 * (self.acceptance + other.acceptance),
+        )
+
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
         before, after = (_normalised_ranks(draws) for draws in (self.before, self.after))

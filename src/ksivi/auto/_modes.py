@@ -1,0 +1,109 @@
+"""Separate modes: which ends of paths the density does not connect, and their shares of the mass."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from .._core.compile import one_shot
+from ..targets import Target
+from ._anneal import Annealed
+from ._gaussians import LEAST_MASS, Gaussians
+
+Points = Float[np.ndarray, "n d"]
+
+_MIN_DIP = 2.0
+"""Two points are separate if log p falls by more between them, in nats."""
+_ON_SEGMENT = 15
+_LOWEST = 50.0
+"""An end whose log density is this far below the highest is no mode of the posterior."""
+_MOST_MODES = 8
+_FEWEST = 0.25
+"""A mode is missed if its share of the draws is less than this part of its share of the mass."""
+
+
+class Modes(NamedTuple):
+    """Separate modes: their places, and particles of the target with the mode of each."""
+
+    places: Points
+    particles: Points
+    labels: Int[np.ndarray, " n"]
+
+    @property
+    def shares(self) -> Float[np.ndarray, " k"]:
+        return np.bincount(self.labels, minlength=len(self.places)) / len(self.labels)
+
+    def shares_of(self, draws: Points) -> Float[np.ndarray, " k"]:
+        """The shares of other draws, by the nearest particle of each draw."""
+        from scipy.spatial import cKDTree  # SciPy takes longer to import than this library
+
+        sd = np.maximum(self.particles.std(axis=0), 1e-30)
+        _, nearest = cKDTree(self.particles / sd).query(draws / sd)
+        return np.bincount(self.labels[nearest], minlength=len(self.places)) / len(draws)
+
+
+def separate(target: Target, points: Points) -> Points:
+    """The points that are separate modes, highest first: log p falls between any two of them."""
+    heights = np.asarray(_heights(target, points), np.float64)
+    usable = np.isfinite(heights) & np.isfinite(points).all(axis=1)
+    usable &= heights > np.max(heights, initial=-np.inf, where=usable) - _LOWEST
+    dips = np.asarray(_dips(target, points, points), np.float64)
+    kept: list[int] = []
+    for i in np.argsort(-np.where(usable, heights, -np.inf)):
+        if usable[i] and all(dips[i, k] > _MIN_DIP for k in kept):
+            kept.append(int(i))
+    return points[kept[:_MOST_MODES]]
+
+
+def modes_of(target: Target, places: Points, gaussians: Gaussians, annealed: Annealed) -> Modes:
+    """The modes with their particles. A Gaussian belongs to the mode with the smallest dip between."""
+    dips = np.asarray(_dips(target, np.asarray(gaussians.means, np.float64), places))
+    nearest = np.argmin(np.where(np.isnan(dips), np.inf, dips), axis=1)
+    return Modes(places, annealed.draws, nearest[annealed.origins])
+
+
+def misses_modes(draws: Points, modes: Modes | None, target: Target) -> str | None:
+    """Doubts if a mode holds much mass, by its particles, but too few draws."""
+    if modes is None or len(modes.places) < 2:
+        return None
+    expected, found = modes.shares, modes.shares_of(draws)
+    for place, mass, share in zip(modes.places, expected, found, strict=True):
+        if mass >= LEAST_MASS and share < _FEWEST * mass:
+            return (
+                f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws: "
+                f"near {named(target, place)}"
+            )
+    return None
+
+
+def named(target: Target, point: Float[np.ndarray, " d"]) -> str:
+    """The first coordinates of a point, by name."""
+    names = [
+        name if shape == () else f"{name}[{', '.join(map(str, index))}]"
+        for name, shape in target.layout
+        for index in np.ndindex(*shape)
+    ]
+    pairs = [f"{name} = {value:.3g}" for name, value in zip(names, point, strict=True)]
+    return ", ".join(pairs[:4]) + (", …" if len(pairs) > 4 else "")
+
+
+@one_shot
+def _heights(target: Target, points: Points) -> Float[Array, " n"]:
+    return jax.vmap(target.log_density)(jnp.asarray(points, jnp.result_type(float)))
+
+
+@one_shot
+def _dips(target: Target, points: Points, places: Points) -> Float[Array, "n k"]:
+    """How far log p falls below the lower end, on the straight line from each point to each place."""
+    shares = jnp.linspace(0, 1, _ON_SEGMENT + 2)
+    starts, ends = (jnp.asarray(part, jnp.result_type(float)) for part in (points, places))
+
+    def dip(a: Float[Array, " d"], b: Float[Array, " d"]) -> Float[Array, ""]:
+        line = a[None] + shares[:, None] * (b - a)[None]
+        heights = jax.vmap(target.log_density)(line)
+        heights = jnp.where(jnp.isnan(heights), -jnp.inf, heights)
+        return jnp.minimum(heights[0], heights[-1]) - jnp.min(heights)
+
+    return jax.vmap(lambda a: jax.vmap(lambda b: dip(a, b))(ends))(starts)
