@@ -267,7 +267,9 @@ def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> F
         "time": f"ran {steps}, as many as {budget:g} s allow on this machine; "
         "the result differs on other machines",
     }
-    status = Status("converged" if ending == "settled" else "step limit", ends[ending])
+    passed = "; the draws passed all checks, and the checks decide" if ending == "steps" else ""
+    kind = "converged" if ending == "settled" else "step limit"
+    status = Status(kind, ends[ending] + passed)
     if doubts:
         status = Status(
             "not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]])
