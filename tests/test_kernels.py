@@ -199,6 +199,17 @@ def test_stein_kernel_on_the_diagonal(x64):
     )
 
 
+@pytest.mark.parametrize("group", [1, 2])
+def test_the_mean_of_stein_kernels_leaves_out_pairs_of_one_group(group, x64):
+    x, _ = (jnp.asarray(a) for a in points(10, 8, 1, d=3))
+    kernel, score = IMQ(Fixed(1.3)), jnp.sin(x)
+    gram = np.asarray(stein_gram(kernel, x, score, x, score))
+    apart = np.arange(8)[:, None] // group != np.arange(8)[None] // group
+    np.testing.assert_allclose(
+        stein_mean(kernel, x, score, group=group), gram[apart].mean(), rtol=1e-10
+    )
+
+
 @pytest.mark.parametrize(
     "kernel", [Laplace(Fixed(1.0)), Riesz(Fixed(1.0)), Matern(Fixed(1.0), nu=1.5)]
 )

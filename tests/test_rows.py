@@ -171,7 +171,6 @@ def test_training_from_the_host_finds_the_posterior(data):
     assert np.all(np.abs(np.log(draws.std(axis=0) / sd)) < 0.15)
 
 
-@pytest.mark.slow
 def test_training_depends_on_neither_chunks_nor_resuming(data):
     whole = trained(data, num_steps=40, chunk_size=40)
     chunks = trained(data, num_steps=40, chunk_size=10)
