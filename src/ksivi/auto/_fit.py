@@ -268,8 +268,7 @@ def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> F
         "the result differs on other machines",
     }
     passed = "; the draws passed all checks, and the checks decide" if ending == "steps" else ""
-    kind = "converged" if ending == "settled" else "step limit"
-    status = Status(kind, ends[ending] + passed)
+    status = Status("converged" if ending == "settled" else "step limit", ends[ending] + passed)
     if doubts:
         status = Status(
             "not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]])

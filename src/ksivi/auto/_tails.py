@@ -14,7 +14,7 @@ from ..targets import Target
 
 _DISTANCES = 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24])
 """In interquartile ranges. They are close together at first, because scales soon underflow."""
-_NEAREST_END, _PRACTICALLY_INFINITE = 4.0, 1e6
+_NEAREST_END, _PRACTICALLY_INFINITE = 2.8, 1e6
 _NUM_COORDINATES, _MOST_DIM = 12, 50
 _NEWTON_STEPS, _STEP_SIZES = 4, (1.0, 0.3, 0.03, 0.0)
 _FLATTEST, _SHARPEST = 1 / 16, 1e4
@@ -42,7 +42,7 @@ def is_improper(
 ) -> str | None:
     """Doubts if the mass falls no faster than 1/r along a coordinate or a principal axis."""
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
-    found = improper_coordinate(target, centre, high - low)
+    found = improper_around(target, draws)
     if found is not None:
         return found
     turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
@@ -52,6 +52,12 @@ def is_improper(
         return None
     first, sign = int(np.argmax(flat)) % len(steps), int(np.argmax(flat)) < len(steps)
     return _in_words(target, steps[first] * (1 if sign else -1))
+
+
+def improper_around(target: Target, draws: Float[np.ndarray, "n d"]) -> str | None:
+    """Doubts if the mass falls no faster than 1/r as a coordinate leaves the draws."""
+    low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
+    return improper_coordinate(target, centre, high - low)
 
 
 def improper_coordinate(

@@ -30,7 +30,7 @@ from ._doubts import (
 )
 from ._gaussians import Gaussians
 from ._modes import Modes, misses_modes
-from ._tails import is_improper
+from ._tails import improper_around, is_improper
 
 _NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
 """The number of weighted draws, the number of z in each density, and the widening of the mixing.
@@ -66,8 +66,8 @@ def examine(
     The others come from independent runs, which should agree with it.
     """
     weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
+    draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
     try:
-        draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
         size = {"num_samples": _NUM_WEIGHED, "num_mixing": _NUM_MIXING}
         plain = importance(weigh_key, target, best, **size)
         weighed = importance(wide_key, target, best, **size, widening=_WIDENING)
@@ -75,7 +75,7 @@ def examine(
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
-        return Findings(FitDiagnostics(), [f"the draws cannot be examined: {error}"])
+        return _unexamined(target, draws, error)
     khats, limit = (
         [pareto_khat(one.log_weights) for one in (plain, weighed)],
         khat_threshold(_NUM_WEIGHED),
@@ -112,6 +112,14 @@ def examine(
         widening=_WIDENING,
     )
     return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
+
+
+def _unexamined(target: Target, draws: np.ndarray, error: Exception) -> Findings:
+    """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
+    doubts = [f"the draws cannot be examined: {error}"]
+    finite = draws[np.isfinite(draws).all(axis=1)]
+    why = improper_around(target, finite) if len(finite) else None
+    return Findings(FitDiagnostics(), doubts if why is None else [why, *doubts])
 
 
 def _moved(key: PRNGKeyArray, target: Target, best: Posterior, draws: np.ndarray) -> Movement:
