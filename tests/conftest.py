@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import tempfile
 from pathlib import Path
 
@@ -21,6 +22,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # Reference draws are made anew by every test run, not read from the user's cache.
 os.environ["KSIVI_CACHE"] = tempfile.mkdtemp(prefix="ksivi-test-")
+
+
+# A shell lets what it starts in the background ignore Ctrl-C. The tests send it to themselves, and to processes.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config):
