@@ -131,6 +131,13 @@ def log_gaussian(
     mean: Float[Array, " d"], root: Float[Array, "d d"], x: Float[Array, "n d"]
 ) -> Float[Array, " n"]:
     """log N(x; mean, root rootᵀ)."""
+    distance2, log_det = standardised(mean, root, x)
+    return -0.5 * distance2 - log_det - 0.5 * len(mean) * jnp.log(2 * jnp.pi)
+
+
+def standardised(
+    mean: Float[Array, " d"], root: Float[Array, "d d"], x: Float[Array, "n d"]
+) -> tuple[Float[Array, " n"], Scalar]:
+    """|root⁻¹ (x − mean)|², and log det root."""
     y = jax.scipy.linalg.solve_triangular(root, (x - mean[None]).T, lower=True)
-    log_det = jnp.sum(jnp.log(jnp.diagonal(root)))
-    return -0.5 * jnp.sum(y**2, axis=0) - log_det - 0.5 * len(mean) * jnp.log(2 * jnp.pi)
+    return jnp.sum(y**2, axis=0), jnp.sum(jnp.log(jnp.diagonal(root)))

@@ -11,6 +11,7 @@ from .._core.compile import one_shot
 from ..targets import Target
 from ._anneal import Annealed
 from ._gaussians import LEAST_MASS, Gaussians
+from ._names import coordinate_names
 
 Points = Float[np.ndarray, "n d"]
 
@@ -80,11 +81,7 @@ def misses_modes(draws: Points, modes: Modes | None, target: Target) -> str | No
 
 def named(target: Target, point: Float[np.ndarray, " d"]) -> str:
     """The first coordinates of a point, by name."""
-    names = [
-        name if shape == () else f"{name}[{', '.join(map(str, index))}]"
-        for name, shape in target.layout
-        for index in np.ndindex(*shape)
-    ]
+    names = coordinate_names(target)
     pairs = [f"{name} = {value:.3g}" for name, value in zip(names, point, strict=True)]
     return ", ".join(pairs[:4]) + (", …" if len(pairs) > 4 else "")
 

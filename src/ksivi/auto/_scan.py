@@ -7,7 +7,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._core.compile import one_shot
 from ..targets import Target
-from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
+from ._gaussians import LOCAL_SD, Gaussians, batch_and_match, standardised
 from ._search import Found, search
 
 Points = Float[np.ndarray, "n d"]
@@ -91,9 +91,8 @@ def _log_student(
     mean: Float[Array, " d"], root: Float[Array, "d d"], x: Float[Array, "n d"]
 ) -> Float[Array, " n"]:
     """The log density of a multivariate Student-t, up to a constant that depends on d alone."""
-    y = jax.scipy.linalg.solve_triangular(root, (x - mean[None]).T, lower=True)
-    log_det = jnp.sum(jnp.log(jnp.diagonal(root)))
-    return -0.5 * (_DEGREES + len(mean)) * jnp.log1p(jnp.sum(y**2, axis=0) / _DEGREES) - log_det
+    distance2, log_det = standardised(mean, root, x)
+    return -0.5 * (_DEGREES + len(mean)) * jnp.log1p(distance2 / _DEGREES) - log_det
 
 
 def _distinct(found: Found, known: Points, sds: Float[np.ndarray, " d"]) -> Points:

@@ -16,8 +16,6 @@ from ._modes import Modes, modes_of, separate
 _MIN_GAIN = 0.1
 """The mixture is used if it beats its best Gaussian by more than this, in nats."""
 _ROUGH_DRAWS = 3_000
-_MIN_ORIGINS = 50
-"""With fewer different ancestors, the particles do not show the shape."""
 
 
 @dataclasses.dataclass(frozen=True)

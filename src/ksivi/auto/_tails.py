@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int, Scalar
 from .._core.compile import one_shot
 from .._core.numerics import full_precision
 from ..targets import Target
+from ._names import coordinate_names
 
 _DISTANCES = 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24])
 """In interquartile ranges. They are close together at first, because scales soon underflow."""
@@ -231,11 +232,7 @@ def _along(
 
 
 def _in_words(target: Target, direction: Float[np.ndarray, " d"]) -> str:
-    names = [
-        name if shape == () else f"{name}[{', '.join(map(str, index))}]"
-        for name, shape in target.layout
-        for index in np.ndindex(*shape)
-    ]
+    names = coordinate_names(target)
     share = np.abs(direction) / np.max(np.abs(direction))
     strongest = [int(i) for i in np.argsort(-share) if share[i] > 0.3][:3]
     moves = [f"{names[i]} {'grows' if direction[i] > 0 else 'falls'}" for i in strongest]
