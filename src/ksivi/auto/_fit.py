@@ -26,6 +26,7 @@ from ..training import (
     with_sharded_rows,
 )
 from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
+from ._modes import Modes
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._runs import Ending, final_bound, new_families, train_runs
@@ -34,6 +35,7 @@ from ._search import Found, first_starts, search
 from ._start import Start, choose_start
 from ._tails import improper_coordinate
 from ._trust import Findings, examine
+from ._weights import with_weighed_shares
 
 _ORIGIN_SDS = (0.1, 1.0)
 """Standard deviations of the Gaussians that start at the origin."""
@@ -147,6 +149,7 @@ def _fit(
 ) -> Fit[FitDiagnostics]:
     began, target = time.perf_counter(), target.unwhitened()
     start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
+    share_key = jax.random.fold_in(examine_key, 1)
     _show_stage(bar, "fit: search")
     start, gaussians = _find_start(start_key, target, recipe)
     # The checks take about as long as the search.
@@ -166,8 +169,11 @@ def _fit(
         return _interrupted(best)
     try:
         _show_stage(bar, "fit: checks")
-        others = _runs_to_compare(fits)
-        findings = examine(examine_key, target, best.posterior, others, gaussians, start.modes)
+        runs = [_weighed(share_key, target, one, start.modes) for one in fits]
+        best = dataclasses.replace(best, posterior=runs[0].posterior)
+        others = _runs_to_compare(runs)
+        found = gaussians, start.modes, start.early
+        findings = examine(examine_key, target, best.posterior, others, *found)
     except KeyboardInterrupt:
         return _interrupted(best)
     best = dataclasses.replace(best, cost=_cost(fits, began))
@@ -181,6 +187,11 @@ def _cost(fits: list[Fit], began: float) -> Cost:
     """The total seconds, and the steps and score evaluations of the training."""
     evals = sum(fit.cost.score_evals for fit in fits)
     return Cost(time.perf_counter() - began, fits[0].cost.steps, evals)
+
+
+def _weighed(key: PRNGKeyArray, target: Target, fit: Fit, modes: Modes | None) -> Fit:
+    posterior = with_weighed_shares(key, target, fit.posterior, modes)
+    return dataclasses.replace(fit, posterior=posterior)
 
 
 def _runs_to_compare(fits: list[Fit]) -> list[Posterior]:
@@ -236,7 +247,7 @@ def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Star
     start = choose_start(choose_key, target, gaussians, ends)
     if start is None:
         raise RuntimeError(_why_no_start(target, found))
-    return start, gaussians
+    return dataclasses.replace(start, early=_early(found)), gaussians
 
 
 def _why_no_start(target: Target, found: Found) -> str:
@@ -247,13 +258,18 @@ def _why_no_start(target: Target, found: Found) -> str:
             "fit found no point with a finite log density. It must be finite near the origin: "
             "write the model on an unconstrained scale, with supports= or a change of variables"
         )
-    # An early point of the highest path: its end may be at infinity.
-    point = np.asarray(found.early, np.float64)[np.nanargmax(heights)]
-    doubt = improper_coordinate(target, point, np.ones(target.dim))
+    doubt = improper_coordinate(target, _early(found), np.ones(target.dim))
     return doubt or (
         "fit found no Gaussian whose draws all have a finite log density. The log density must be "
         "finite everywhere around the mass, and the posterior must be proper"
     )
+
+
+def _early(found: Found) -> Float[np.ndarray, " d"]:
+    """An early point of the highest path. Its end may be at infinity."""
+    heights = np.asarray(found.log_densities, np.float64)
+    highest = np.argmax(np.where(np.isnan(heights), -np.inf, heights))
+    return np.asarray(found.early, np.float64)[highest]
 
 
 def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit[FitDiagnostics]:

@@ -25,8 +25,19 @@ _FEWEST = 0.25
 """A mode is missed if its share of the draws is less than this part of its share of the mass."""
 
 
+class Blobs(NamedTuple):
+    """Shares, means and lower triangular roots of the covariances of the modes that hold mass."""
+
+    shares: Float[Array, " m"]
+    centres: Float[Array, "m d"]
+    roots: Float[Array, "m d d"]
+
+
 class Modes(NamedTuple):
-    """Separate modes: their places, and particles of the target with the mode of each."""
+    """Separate modes that hold mass: their places, and particles of the target with their modes.
+
+    The label of a particle that belongs to none of them is −1.
+    """
 
     places: Points
     particles: Points
@@ -34,15 +45,40 @@ class Modes(NamedTuple):
 
     @property
     def shares(self) -> Float[np.ndarray, " k"]:
-        return np.bincount(self.labels, minlength=len(self.places)) / len(self.labels)
+        return self._shares(self.labels)
 
-    def shares_of(self, draws: Points) -> Float[np.ndarray, " k"]:
+    def shares_of(
+        self, draws: Points, weights: Float[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, " k"]:
         """The shares of other draws, by the nearest particle of each draw."""
         from scipy.spatial import cKDTree  # SciPy takes longer to import than this library
 
         sd = np.maximum(self.particles.std(axis=0), 1e-30)
         _, nearest = cKDTree(self.particles / sd).query(draws / sd)
-        return np.bincount(self.labels[nearest], minlength=len(self.places)) / len(draws)
+        return self._shares(self.labels[nearest], weights)
+
+    def blobs(self, particles: Float[Array, "n d"]) -> Blobs | None:
+        """The modes in other coordinates, from the same particles there; None if it is one mode."""
+        if len(self.places) < 2:
+            return None
+        x = np.asarray(particles, np.float64)
+        groups = [x[self.labels == k] for k in range(len(self.places))]
+        centres, roots = [g.mean(axis=0) for g in groups], [root_of(g) for g in groups]
+        parts = self.shares, np.stack(centres), np.stack(roots)
+        return Blobs(*(jnp.asarray(part, particles.dtype) for part in parts))
+
+    def _shares(
+        self, labels: Int[np.ndarray, " m"], weights: Float[np.ndarray, " m"] | None = None
+    ) -> Float[np.ndarray, " k"]:
+        # The label −1 is counted first, and left out.
+        counts = np.bincount(labels + 1, weights, minlength=len(self.places) + 1)
+        return counts[1:] / np.sum(counts)
+
+
+def root_of(draws: Points) -> Float[np.ndarray, "d d"]:
+    """The lower triangular root of the covariance of draws, with a trace of independence."""
+    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+    return np.linalg.cholesky(covariance + 1e-6 * np.diag(np.diag(covariance)))
 
 
 def separate(target: Target, points: Points) -> Points:
@@ -59,10 +95,13 @@ def separate(target: Target, points: Points) -> Points:
 
 
 def modes_of(target: Target, places: Points, gaussians: Gaussians, annealed: Annealed) -> Modes:
-    """The modes with their particles. A Gaussian belongs to the mode with the smallest dip between."""
+    """The modes that hold mass. A Gaussian belongs to the mode with the smallest dip between."""
     dips = np.asarray(_dips(target, np.asarray(gaussians.means, np.float64), places))
     nearest = np.argmin(np.where(np.isnan(dips), np.inf, dips), axis=1)
-    return Modes(places, annealed.draws, nearest[annealed.origins])
+    labels = nearest[annealed.origins]
+    kept = np.bincount(labels, minlength=len(places)) >= LEAST_MASS * len(labels)
+    renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
+    return Modes(places[kept], annealed.draws, renumbered[labels])
 
 
 def misses_modes(draws: Points, modes: Modes | None, target: Target) -> str | None:
@@ -71,7 +110,7 @@ def misses_modes(draws: Points, modes: Modes | None, target: Target) -> str | No
         return None
     expected, found = modes.shares, modes.shares_of(draws)
     for place, mass, share in zip(modes.places, expected, found, strict=True):
-        if mass >= LEAST_MASS and share < _FEWEST * mass:
+        if share < _FEWEST * mass:
             return (
                 f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws: "
                 f"near {named(target, place)}"

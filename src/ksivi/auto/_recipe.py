@@ -8,8 +8,18 @@ import optax
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._core.checks import as_count, as_positive, as_widths
-from ..families import MLP, DiagonalGaussian, GaussianMixing, SemiImplicit, Triangular
+from ..families import (
+    MLP,
+    AbstractMixing,
+    DiagonalGaussian,
+    GaussianMixing,
+    ModeMixing,
+    PerMode,
+    SemiImplicit,
+    Triangular,
+)
 from ..objectives import SIVI, Jeffreys, MaximumLikelihood, Wake
+from ._modes import Blobs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +63,9 @@ class Recipe:
         """The dimension of z. Directions in which the target is nearly Gaussian need none."""
         return min(max(dim, 4), 10)
 
-    def family(self, key: PRNGKeyArray, dim: int, is_gaussian: bool) -> SemiImplicit:
+    def family(
+        self, key: PRNGKeyArray, dim: int, is_gaussian: bool, blobs: Blobs | None = None
+    ) -> SemiImplicit:
         """A family near N(0, I) in whitened coordinates, with an affine layer.
 
         **Arguments:**
@@ -61,15 +73,20 @@ class Recipe:
         - `is_gaussian`: whether one Gaussian is nearly enough. Otherwise σ(z) starts small: with
             narrow components, maximum likelihood finds separate modes; with wide ones, it stays at
             one blob.
+        - `blobs`: the separate modes, if there are several. Each has its own coordinates.
         """
         mean_key, scale_key = jax.random.split(key)
-        mixing_dim = self.mixing_dim(dim)
-        widths = (mixing_dim, *self.hidden, dim)
+        mixing_dim, num_modes = self.mixing_dim(dim), 0 if blobs is None else len(blobs.shares)
+        widths = (num_modes + mixing_dim, *self.hidden, dim)
         # silu is unbounded; tanh would cut the tails of μ and σ.
         mean = MLP(mean_key, widths, jax.nn.silu).with_output(1.0, 0.0)
         log_var = MLP(scale_key, widths, jax.nn.silu).with_output(0.1, 0.0 if is_gaussian else -2.0)
-        conditional = DiagonalGaussian(mean, log_var, min_log_var=-14.0)
-        return SemiImplicit(GaussianMixing(mixing_dim), conditional, Triangular.identity(dim))
+        mixing: AbstractMixing = GaussianMixing(mixing_dim)
+        maps: tuple[MLP, MLP] | tuple[PerMode, PerMode] = (mean, log_var)
+        if blobs is not None:
+            mixing, maps = ModeMixing(mixing, blobs.shares), _per_mode(mean, log_var, blobs)
+        conditional = DiagonalGaussian(maps[0], maps[1], min_log_var=-14.0)
+        return SemiImplicit(mixing, conditional, Triangular.identity(dim))
 
     def mixing_draws(self, dim: int) -> int:
         """K: smaller in high dimension, where each z costs more."""
@@ -103,6 +120,12 @@ class Recipe:
     def scans(self, dim: int) -> bool:
         """Whether to look for further modes. In high dimension, Gaussians there are expensive."""
         return dim <= 50
+
+
+def _per_mode(mean: MLP, log_var: MLP, blobs: Blobs) -> tuple[PerMode, PerMode]:
+    """μ(z) and log σ²(z) in the coordinates of each mode."""
+    log_widths2 = jnp.log(jnp.sum(blobs.roots**2, axis=2))
+    return PerMode(mean, blobs.centres, blobs.roots), PerMode(log_var, log_widths2)
 
 
 def optimizer(rate: Scalar) -> optax.GradientTransformation:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,9 +29,11 @@ from ..training import (
     new_training,
     restored,
 )
+from ._modes import Blobs
 from ._recipe import Recipe, optimizer
 from ._start import Start
 from ._stopping import cooling_rates, has_settled
+from ._weights import with_weighed_shares
 
 Ending = Literal["settled", "steps", "time"]
 """What ended the training at the full learning rate."""
@@ -47,19 +50,25 @@ def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiIm
     """One family per run, fitted to the rough draws if there are any."""
     family_key, fit_key = jax.random.split(key)
     is_gaussian, keys = start.draws is None, jax.random.split(family_key, recipe.num_runs)
-    families = [_new_family(recipe, one, start.target.dim, is_gaussian) for one in keys]
+    blobs = None if start.draws is None or start.modes is None else start.modes.blobs(start.draws)
+    families = [_new_family(recipe, one, start.target.dim, is_gaussian, blobs) for one in keys]
     if start.draws is None or recipe.num_pretraining == 0:
         return families
     objective = recipe.first_objective(start.draws)
     fits = _train_cooling(
         fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining
     )
-    return [one.posterior.family for one in fits]  # type: ignore[misc]
+    best = min(fits, key=final_bound).posterior
+    weighed = with_weighed_shares(jax.random.fold_in(fit_key, 1), start.target, best, start.modes)
+    mixing = weighed.family.mixing  # type: ignore[union-attr]  # one for all runs: not trained
+    return [eqx.tree_at(lambda f: f.mixing, fit.posterior.family, mixing) for fit in fits]
 
 
 @one_shot
-def _new_family(recipe: Recipe, key: PRNGKeyArray, dim: int, is_gaussian: bool) -> SemiImplicit:
-    return recipe.family(key, dim, is_gaussian)
+def _new_family(
+    recipe: Recipe, key: PRNGKeyArray, dim: int, is_gaussian: bool, blobs: Blobs | None
+) -> SemiImplicit:
+    return recipe.family(key, dim, is_gaussian, blobs)
 
 
 def train_runs(

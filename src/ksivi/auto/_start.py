@@ -11,7 +11,7 @@ from .._core.numerics import log_mean_weight
 from ..targets import Target
 from ._anneal import Annealed, anneal, begin
 from ._gaussians import LOCAL_SD, Gaussians
-from ._modes import Modes, modes_of, separate
+from ._modes import Modes, modes_of, root_of, separate
 
 _MIN_GAIN = 0.1
 """The mixture is used if it beats its best Gaussian by more than this, in nats."""
@@ -28,6 +28,7 @@ class Start:
     - `draws`: rough draws of the target, in these coordinates.
     - `elbo`, `log_evidence`: ELBO of the best Gaussian, and log evidence by the rough draws.
     - `modes`: the separate modes that were found, with their shares of the mass.
+    - `early`: a point on the highest path of the search, before its end.
     """
 
     target: Target
@@ -35,6 +36,7 @@ class Start:
     elbo: float
     log_evidence: float
     modes: Modes | None = None
+    early: Float[np.ndarray, " d"] | None = None
 
 
 def choose_start(
@@ -73,7 +75,7 @@ def _from_particles(
     elbo: float,
 ) -> Start:
     modes = modes_of(target, places, mixture, annealed)
-    loc, root = annealed.draws.mean(axis=0), _root(annealed.draws)
+    loc, root = annealed.draws.mean(axis=0), root_of(annealed.draws)
     u = np.linalg.solve(root, (annealed.draws - loc).T).T
     dtype = mixture.means.dtype
     whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
@@ -102,8 +104,3 @@ def _covers(gaussian: tuple[np.ndarray, np.ndarray, float], place: np.ndarray) -
     mean, root, _ = gaussian
     distance2 = np.sum(np.linalg.solve(root, place - mean) ** 2)
     return bool(distance2 < len(place) + 4 * np.sqrt(2 * len(place)))
-
-
-def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
-    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-    return np.linalg.cholesky(covariance + 1e-6 * np.diag(np.diag(covariance)))

@@ -13,6 +13,7 @@ from .._core.numerics import full_precision
 from ..targets import Target
 from ._names import coordinate_names
 
+IMPROPER = "the posterior may be improper"
 _DISTANCES = 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24])
 """In interquartile ranges. They are close together at first, because scales soon underflow."""
 _NEAREST_END, _PRACTICALLY_INFINITE = 2.8, 1e6
@@ -25,8 +26,8 @@ _NEARLY_FLAT = 1e-4
 """Curvatures below this are taken for 0, also if rounding makes them negative."""
 _LARGEST_LOG = 80.0
 """Beyond it, the exponential of a coordinate overflows, or a library cuts it off."""
-_MARGIN = 0.05
-"""A margin for rounding, in the exponent of a tail."""
+_MARGIN, _LAST_MARGIN = 0.05, 0.5
+"""Margins for rounding, in the exponent of a tail: over two distances, and over the last one."""
 _NEGLIGIBLE = 2 * np.log(1e4)
 """Nats below the centre. Along a straight line, the density may rise again from there."""
 
@@ -133,10 +134,14 @@ def _is_flat(
         for end in (last, last - 1):
             if end < max(first, 1) + 2 or distances[end] < _NEAREST_END:
                 continue
-            slope = (mass[end] - mass[end - 2]) / np.log(distances[end] / distances[end - 2])
+            slope, last_slope = (
+                (mass[end] - mass[k]) / np.log(distances[end] / distances[k])
+                for k in (end - 2, end - 1)
+            )
             is_counted = mass[end] > np.max(mass[first : end + 1]) - _NEGLIGIBLE
             is_counted |= distances[end] > _PRACTICALLY_INFINITE
-            flat[i] |= is_counted and slope >= -1 - _MARGIN
+            # A walk that has just come to another mode rises, and falls again.
+            flat[i] |= is_counted and slope >= -1 - _MARGIN and last_slope >= -1 - _LAST_MARGIN
     return flat
 
 
@@ -238,6 +243,6 @@ def _in_words(target: Target, direction: Float[np.ndarray, " d"]) -> str:
     moves = [f"{names[i]} {'grows' if direction[i] > 0 else 'falls'}" for i in strongest]
     scale = "" if target.supports is None else ", on the unconstrained scale"
     return (
-        "the posterior may be improper: its mass falls too slowly to be finite as "
+        f"{IMPROPER}: its mass falls too slowly to be finite as "
         f"{' and '.join(moves)}{scale}. A proper prior there would help"
     )

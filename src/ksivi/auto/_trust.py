@@ -13,7 +13,6 @@ from ..diagnostics import (
     Movement,
     difference,
     discrepancy,
-    importance,
     khat_threshold,
     movement,
     pareto_khat,
@@ -30,16 +29,12 @@ from ._doubts import (
 )
 from ._gaussians import Gaussians
 from ._modes import Modes, misses_modes
-from ._tails import improper_around, is_improper
+from ._tails import IMPROPER, improper_around, improper_coordinate, is_improper
+from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 
-_NUM_WEIGHED, _NUM_MIXING, _WIDENING = 8_000, 1_000, 1.5
-"""The number of weighted draws, the number of z in each density, and the widening of the mixing.
-
-Importance weights are computed twice. The weights of draws with the wider mixing (`weighed`) decide
-the verdict and give the log evidence. Those of the sampler itself (`plain`) raise no doubt: they
-give the ELBO, and the Pareto k-hat and the effective share that a fit prints.
-"""
 _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
+_EARLY_SCALE = 2.0
+"""The unit of length at a point of the search, where no width is known."""
 _TINY = 1e-30
 
 
@@ -60,25 +55,31 @@ def examine(
     others: Sequence[Posterior],
     gaussians: Gaussians,
     modes: Modes | None = None,
+    early: Float[np.ndarray, " d"] | None = None,
 ) -> Findings:
     """Checks the best posterior.
 
-    The others come from independent runs, which should agree with it.
+    **Arguments:**
+
+    - `others`: the posteriors of independent runs, which should agree with it.
+    - `modes`: the separate modes that the search found.
+    - `early`: a point on a path of the search, before its end.
     """
     weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
     draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
     try:
-        size = {"num_samples": _NUM_WEIGHED, "num_mixing": _NUM_MIXING}
-        plain = importance(weigh_key, target, best, **size)
-        weighed = importance(wide_key, target, best, **size, widening=_WIDENING)
+        # The wider weights decide the verdict and give the log evidence. The plain ones raise no
+        # doubt: they give the ELBO, and the k-hat and the effective share that a fit prints.
+        plain = weigh(weigh_key, target, best, 1.0)
+        weighed = weigh(wide_key, target, best, WIDENING)
         moved = _moved(move_key, target, best, draws)
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
-        return _unexamined(target, draws, error)
+        return _unexamined(target, draws, early, error)
     khats, limit = (
         [pareto_khat(one.log_weights) for one in (plain, weighed)],
-        khat_threshold(_NUM_WEIGHED),
+        khat_threshold(NUM_WEIGHED),
     )
     is_light = khats[1] < limit
     corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
@@ -101,25 +102,47 @@ def examine(
         pareto_khat=khats[0],
         pareto_khat_limit=limit,
         wide_pareto_khat=khats[1],
-        effective_share=plain.effective_sample_size / _NUM_WEIGHED,
+        effective_share=plain.effective_sample_size / NUM_WEIGHED,
         weights_difference=corrected.summary(),
         hmc_difference=change.summary(),
         hmc_memory=memory,
         run_differences=tuple(one.summary() for one in apart),
         ksd=discrepancy(ksd_key, target, best),
-        num_weights=_NUM_WEIGHED,
-        num_mixing=_NUM_MIXING,
-        widening=_WIDENING,
+        num_weights=NUM_WEIGHED,
+        num_mixing=NUM_MIXING,
+        widening=WIDENING,
     )
-    return Findings(diagnostics, [doubt for doubt in doubts if doubt], weighed, moved)
+    found = _with_cause(target, early, [doubt for doubt in doubts if doubt])
+    return Findings(diagnostics, found, weighed, moved)
 
 
-def _unexamined(target: Target, draws: np.ndarray, error: Exception) -> Findings:
+def _unexamined(
+    target: Target,
+    draws: Float[np.ndarray, "n d"],
+    early: Float[np.ndarray, " d"] | None,
+    error: Exception,
+) -> Findings:
     """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
-    doubts = [f"the draws cannot be examined: {error}"]
     finite = draws[np.isfinite(draws).all(axis=1)]
     why = improper_around(target, finite) if len(finite) else None
-    return Findings(FitDiagnostics(), doubts if why is None else [why, *doubts])
+    doubts = [why] if why else []
+    doubts.append(f"the draws cannot be examined: {error}")
+    return Findings(FitDiagnostics(), _with_cause(target, early, doubts))
+
+
+def _with_cause(
+    target: Target, early: Float[np.ndarray, " d"] | None, doubts: list[str]
+) -> list[str]:
+    """The doubts, and an improper posterior as their cause if it shows from an early point.
+
+    Draws of an improper posterior may lie so far out that nothing shows from there. From a point
+    that is not among the draws, proper posteriors look improper at times. Hence this explains other
+    doubts and raises none.
+    """
+    if not doubts or early is None or any(IMPROPER in doubt for doubt in doubts):
+        return doubts
+    cause = improper_coordinate(target, early, np.full(target.dim, _EARLY_SCALE))
+    return doubts if cause is None else [cause, *doubts]
 
 
 def _moved(key: PRNGKeyArray, target: Target, best: Posterior, draws: np.ndarray) -> Movement:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core.checks import as_count, as_positive, as_single_key
 from .._core.compile import one_shot
 from .._core.numerics import truncated_weights
-from ..families import SemiImplicit, WideMixing
+from ..families import SemiImplicit
 from ..results import Posterior
 from ..targets import Affine, Target
 from ._checks import require_fit
@@ -120,7 +120,7 @@ def importance(
         raise ValueError("target must have a log density, but this target has only a score")
     as_count(num_samples, "num_samples", minimum=2)
     keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
-    wide = WideMixing(posterior.family.mixing, as_positive(widening, "widening"))
+    wide = posterior.family.mixing.widened(as_positive(widening, "widening"))
     family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
     num_mixing = as_count(num_mixing, "num_mixing")
     draws, log_weights = _weigh(

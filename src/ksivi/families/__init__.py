@@ -5,8 +5,8 @@ from ._conditional import exact_log_normals as exact_log_normals
 from ._empirical import Empirical
 from ._frozen import Frozen, groups, trainable
 from ._layers import Triangular
-from ._mixing import AbstractMixing, GaussianMixing, SampledMixing, WideMixing
-from ._networks import MLP, Constant
+from ._mixing import AbstractMixing, GaussianMixing, ModeMixing, SampledMixing, WideMixing
+from ._networks import MLP, Constant, PerMode
 from ._semi_implicit import SemiImplicit
 
 __all__ = [
@@ -17,6 +17,8 @@ __all__ = [
     "Empirical",
     "Frozen",
     "GaussianMixing",
+    "ModeMixing",
+    "PerMode",
     "SampledMixing",
     "SemiImplicit",
     "Triangular",

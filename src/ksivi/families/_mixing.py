@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
-from .._core.checks import as_count, as_positive, attributing_errors_to
+from .._core.checks import as_count, as_floats, as_positive, attributing_errors_to, describe
 from .._core.normals import Normal
 from .._core.registry import register
 from ._frozen import AbstractFrozen
@@ -26,6 +26,10 @@ class AbstractMixing(AbstractFrozen):
     @abc.abstractmethod
     def log_prob(self, z: Float[Array, " k"]) -> Scalar:
         """log q(z). Raises `ValueError` if it is not known."""
+
+    def widened(self, scale: Float[Array, ""]) -> "AbstractMixing":
+        """A distribution with wider tails, for proposals: half of the draws are `scale` times z."""
+        return WideMixing(self, scale)
 
     def with_normals(self, normal: Normal) -> "AbstractMixing":
         """The same distribution, with `normal` in place of `jax.random.normal` if it uses it.
@@ -124,3 +128,49 @@ class WideMixing(AbstractMixing):
 
     def with_normals(self, normal):
         return WideMixing(self.base.with_normals(normal), self.scale)
+
+
+@register
+class ModeMixing(AbstractMixing):
+    r"""z = (e_k, u): a mode k with probability w_k, as a unit vector, and u from another distribution.
+
+    A network of z can place separate modes without draws between them, which a continuous z cannot.
+
+    **Arguments:**
+
+    - `base`: the distribution of u, which is the same for all modes.
+    - `shares`: w, one positive number per mode. They are normalised to sum to 1.
+
+    ```python
+    mixing = ksivi.families.ModeMixing(ksivi.families.GaussianMixing(3), jnp.array([0.7, 0.3]))
+    ```
+    """
+
+    base: AbstractMixing
+    shares: Float[Array, " m"]
+
+    def __init__(self, base: AbstractMixing, shares: Float[Array, " m"]):
+        found = as_floats(shares, "shares", "one positive number per mode")
+        is_known = not isinstance(found, jax.core.Tracer)
+        if found.ndim != 1 or not len(found) or (is_known and not bool(jnp.all(found > 0))):
+            raise ValueError(f"shares must be one positive number per mode, got {describe(shares)}")
+        self.base, self.shares = base, found / jnp.sum(found)
+
+    @property
+    def num_modes(self) -> int:
+        return len(self.shares)
+
+    def sample(self, key, n, dtype=float):
+        modes = jax.random.categorical(jax.random.fold_in(key, 1), jnp.log(self.shares), shape=(n,))
+        parts = jax.nn.one_hot(modes, self.num_modes, dtype=dtype), self.base.sample(key, n, dtype)
+        return jnp.concatenate(parts, axis=1)
+
+    def log_prob(self, z):
+        mode, rest = z[: self.num_modes], z[self.num_modes :]
+        return mode @ jnp.log(self.shares).astype(z.dtype) + self.base.log_prob(rest)
+
+    def widened(self, scale):
+        return ModeMixing(self.base.widened(scale), self.shares)
+
+    def with_normals(self, normal):
+        return ModeMixing(self.base.with_normals(normal), self.shares)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_single_key, attributing_errors_to, require_callable
-from .._core.numerics import product
+from .._core.numerics import full_precision, product
 from .._core.registry import register
 
 
@@ -74,6 +74,31 @@ class MLP(eqx.Module):
         bias = jnp.broadcast_to(jnp.asarray(offset, self.biases[-1].dtype), self.biases[-1].shape)
         outputs = lambda net: (net.weights[-1], net.biases[-1])  # noqa: E731
         return eqx.tree_at(outputs, self, (scale * self.weights[-1], bias))
+
+
+@register
+class PerMode(eqx.Module):
+    """(e_k, u) ↦ b_k + A_k f(e_k, u): a network with an affine map per mode, for `ModeMixing`.
+
+    **Arguments:**
+
+    - `net`: f.
+    - `offsets`: b, one row per mode.
+    - `matrices`: A, one matrix per mode. None stands for the identity.
+    """
+
+    net: Callable[[Float[Array, " k"]], Float[Array, " d"]]
+    offsets: Float[Array, "m d"]
+    matrices: Float[Array, "m d d"] | None = None
+
+    def __call__(self, z: Float[Array, " k"]) -> Float[Array, " d"]:
+        mode, value = z[: len(self.offsets)], self.net(z)
+        values = self.offsets + value[None]
+        if self.matrices is not None:
+            # For all modes: on a batch of z this is one matrix product, and no matrix per z.
+            with full_precision():
+                values = self.offsets + jnp.einsum("mij,j->mi", self.matrices, value)
+        return product(mode, values)
 
 
 def _uniform(key: PRNGKeyArray, shape: tuple[int, ...], bound: float) -> Array:

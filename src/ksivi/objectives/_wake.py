@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Scalar
 
 from .._core.checks import as_count, as_positive
 from .._core.numerics import log_mean_exp, truncated_weights
-from ..families import SemiImplicit, WideMixing
+from ..families import SemiImplicit
 from ._objective import AbstractObjective, auxiliary
 
 
@@ -66,7 +66,7 @@ class Wake(AbstractObjective):
 
     def draw(self, key, target, family) -> WakeDraws:
         z_key, xi_key, mixing_key = jax.random.split(key, 3)
-        wide = WideMixing(family.mixing, self.scale)
+        wide = family.mixing.widened(self.scale)
         z = wide.sample(z_key, self.num_samples, family.dtype)
         xi = family.normal(xi_key, (self.num_samples, family.dim), family.dtype)
         others = wide.sample(mixing_key, self.num_mixing, family.dtype)
@@ -87,7 +87,7 @@ class Wake(AbstractObjective):
 
     def _log_ratio(self, family: SemiImplicit, z: Float[Array, " k"]) -> Scalar:
         """log q(z) / m(z)."""
-        return family.mixing.log_prob(z) - WideMixing(family.mixing, self.scale).log_prob(z)
+        return family.mixing.log_prob(z) - family.mixing.widened(self.scale).log_prob(z)
 
     @property
     def score_evals(self) -> int:

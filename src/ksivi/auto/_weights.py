@@ -1,0 +1,64 @@
+"""Importance weights of a fit, and shares of separate modes by them. Chains do not see shares."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ..diagnostics import (
+    Importance,
+    importance,
+    pareto_khat,
+    truncated_weights,
+)
+from ..families import ModeMixing
+from ..results import Posterior
+from ..targets import Target
+from ._modes import Modes
+
+NUM_WEIGHED, NUM_MIXING, WIDENING = 8_000, 1_000, 1.5
+"""The number of weighted draws, the number of z in each density, and the widening of the mixing."""
+_MAX_KHAT = 1.0
+"""Above this the mean of the weights does not exist. Shares need less than the verdict does."""
+_SMALLEST = 1e-3
+"""A share is not set below this, so that a mode can return."""
+
+
+def weigh(key: PRNGKeyArray, target: Target, posterior: Posterior, widening: float) -> Importance:
+    return importance(
+        key,
+        target,
+        posterior,
+        num_samples=NUM_WEIGHED,
+        num_mixing=NUM_MIXING,
+        widening=widening,
+    )
+
+
+def with_weighed_shares(
+    key: PRNGKeyArray, target: Target, posterior: Posterior, modes: Modes | None
+) -> Posterior:
+    r"""The same sampler with the shares w_k of its modes multiplied by their mean weights.
+
+        w_k′ ∝ w_k · (share of the weights in mode k) / (share of the draws in mode k)
+
+    If the weights have heavy tails, the shares stay as they are.
+    """
+    mixing = posterior.family.mixing if posterior.family.has_density else None
+    if modes is None or not isinstance(mixing, ModeMixing):
+        return posterior
+    try:
+        found = weigh(key, target, posterior, WIDENING)
+    except ValueError:  # NaN or zero everywhere: the checks report it
+        return posterior
+    if pareto_khat(found.log_weights) >= _MAX_KHAT:
+        return posterior
+    before = modes.shares_of(found.draws)
+    after = modes.shares_of(found.draws, truncated_weights(found.log_weights))
+    factors = np.where(before > 0, after / np.maximum(before, 1e-30), 1.0)
+    shares = np.maximum(np.asarray(mixing.shares, np.float64) * factors, _SMALLEST)
+    new = ModeMixing(mixing.base, jnp.asarray(shares, mixing.shares.dtype))
+    family = eqx.tree_at(lambda family: family.mixing, posterior.family, new)
+    return dataclasses.replace(posterior, family=family)
