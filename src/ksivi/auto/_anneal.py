@@ -5,17 +5,17 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.compile import one_shot
+from .._core.hmc import Place, hmc_transition
 from .._core.numerics import full_precision, log_mean_weight, nonfinite_to_minus_inf
 from ..targets import Target
 from ._gaussians import Gaussians, log_gaussian
 
 _MIN_ESS = 0.8
 """Smallest effective share of the particles from one temperature to the next."""
-_MOST_STAGES, _TRANSITIONS, _LEAPFROG = 40, 3, 8
+_MOST_STAGES, _TRANSITIONS = 40, 3
 _LAST_TRANSITIONS = 10
 _ACCEPTANCE, _FIRST_STEP = 0.7, 0.3
 
@@ -150,35 +150,20 @@ def _move(
     step: Scalar,
 ):
     """One transition of every particle: x, log p / q there, and the mean acceptance."""
-    roots = gaussians.roots[origins]
 
-    def evaluate(x: Float[Array, "n d"]):
-        value, score = jax.vmap(target.log_density_and_score)(x)
-        log_q, pull = jax.vjp(lambda x: _log_mixture(gaussians, x), x)
-        total = (1 - beta) * pull(jnp.ones_like(log_q))[0] + beta * score
-        return value, log_q, jnp.einsum("nij,ni->nj", roots, total)
+    def transition(key: PRNGKeyArray, x: Float[Array, " d"], root: Float[Array, "d d"]):
+        def evaluate(u: Float[Array, " d"]) -> Place:
+            here = x + root @ u
+            log_p, score = target.log_density_and_score(here)
+            log_q, score_q = jax.value_and_grad(lambda x: _log_mixture(gaussians, x[None])[0])(here)
+            value = (1 - beta) * log_q + beta * log_p
+            return Place(u, value, root.T @ ((1 - beta) * score_q + beta * score), log_p - log_q)
 
-    momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
-    p = jax.random.normal(momentum_key, x.shape, x.dtype)
-    size = step * jnp.exp(jax.random.uniform(jitter_key, (len(x), 1), x.dtype, -1.0, 0.3))
-
-    def leap(carry, _):
-        x, p, (_, _, force) = carry
-        p = p + 0.5 * size * force
-        x = x + jnp.einsum("nij,nj->ni", roots, size * p)
-        places = evaluate(x)
-        return (x, p + 0.5 * size * places[2], places), None
+        new, rate = hmc_transition(key, evaluate, evaluate(jnp.zeros_like(x)), step)
+        return x + root @ new.x, new.extra, rate
 
     with full_precision():
-        first = evaluate(x)
-        (new_x, new_p, new), _ = lax.scan(leap, (x, p, first), None, length=_LEAPFROG)
-    energy = lambda place, p: (  # noqa: E731
-        (1 - beta) * place[1] + beta * place[0] - 0.5 * jnp.sum(p**2, axis=1)
-    )
-    gain = energy(new, new_p) - energy(first, p)
-    is_finite = jnp.isfinite(new[0]) & ~jnp.isnan(gain) & jnp.all(jnp.isfinite(new_x), axis=1)
-    probability = jnp.where(is_finite, jnp.exp(jnp.minimum(gain, 0)), 0)
-    accept = jax.random.uniform(accept_key, gain.shape, x.dtype) < probability
-    x = jnp.where(accept[:, None], new_x, x)
-    value, log_q = (jnp.where(accept, b, a) for a, b in zip(first[:2], new[:2], strict=True))
-    return x, value - log_q, jnp.mean(probability)
+        x, log_ratio, rate = jax.vmap(transition)(
+            jax.random.split(key, len(x)), x, gaussians.roots[origins]
+        )
+    return x, log_ratio, jnp.mean(rate)

@@ -7,10 +7,8 @@ import time
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from .._core.checks import as_count, as_positive, as_single_key, describe, require_callbacks
 from .._core.sharding import as_mesh, require_threads, use_mesh
@@ -25,20 +23,14 @@ from ..training import (
     show_progress,
     with_sharded_rows,
 )
-from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
 from ._modes import Modes
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._runs import Ending, final_bound, new_families, train_runs
-from ._scan import with_far_modes
-from ._search import Found, first_starts, search
-from ._start import Start, choose_start
-from ._tails import improper_coordinate
+from ._start import find_start
 from ._trust import Findings, examine
 from ._weights import with_weighed_shares
 
-_ORIGIN_SDS = (0.1, 1.0)
-"""Standard deviations of the Gaussians that start at the origin."""
 _MAX_BOUND_GAP = 4.0
 """Runs whose bound is worse by more nats are not compared."""
 
@@ -151,7 +143,7 @@ def _fit(
     start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
     share_key = jax.random.fold_in(examine_key, 1)
     _show_stage(bar, "fit: search")
-    start, gaussians = _find_start(start_key, target, recipe)
+    start, gaussians = find_start(start_key, target, recipe)
     # The checks take about as long as the search.
     deadline = began + budget - (time.perf_counter() - began)
     _show_stage(bar, "fit: training")
@@ -177,6 +169,7 @@ def _fit(
     except KeyboardInterrupt:
         return _interrupted(best)
     best = dataclasses.replace(best, cost=_cost(fits, began))
+    findings = dataclasses.replace(findings, diagnostics=start.noted(findings.diagnostics))
     result = _conclude(best, findings, ending, budget)
     if refine is None:
         return result
@@ -236,42 +229,6 @@ def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
     return posterior
 
 
-def _find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Start, Gaussians]:
-    search_key, match_key, choose_key = jax.random.split(key, 3)
-    found = search(target, first_starts(search_key, recipe.num_starts(target.dim), target.dim))
-    gaussians = batch_and_match(match_key, target, *_candidates(found))
-    ends = np.asarray(found.points, np.float64)
-    if recipe.scans(target.dim):
-        gaussians, more = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians)
-        ends = np.concatenate([ends, more])
-    start = choose_start(choose_key, target, gaussians, ends)
-    if start is None:
-        raise RuntimeError(_why_no_start(target, found))
-    return dataclasses.replace(start, early=_early(found)), gaussians
-
-
-def _why_no_start(target: Target, found: Found) -> str:
-    """The reason why no Gaussian could be fitted."""
-    heights = np.asarray(found.log_densities, np.float64)
-    if not np.isfinite(heights).any():
-        return (
-            "fit found no point with a finite log density. It must be finite near the origin: "
-            "write the model on an unconstrained scale, with supports= or a change of variables"
-        )
-    doubt = improper_coordinate(target, _early(found), np.ones(target.dim))
-    return doubt or (
-        "fit found no Gaussian whose draws all have a finite log density. The log density must be "
-        "finite everywhere around the mass, and the posterior must be proper"
-    )
-
-
-def _early(found: Found) -> Float[np.ndarray, " d"]:
-    """An early point of the highest path. Its end may be at infinity."""
-    heights = np.asarray(found.log_densities, np.float64)
-    highest = np.argmax(np.where(np.isnan(heights), -np.inf, heights))
-    return np.asarray(found.early, np.float64)[highest]
-
-
 def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit[FitDiagnostics]:
     """The fit with its verdict. It is trusted if there are no doubts; the status lists them."""
     doubts, steps = list(findings.doubts), f"{best.cost.steps:,} steps"
@@ -284,22 +241,12 @@ def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> F
         "the result differs on other machines",
     }
     passed = "; the draws passed all checks, and the checks decide" if ending == "steps" else ""
-    status = Status("converged" if ending == "settled" else "step limit", ends[ending] + passed)
+    looked = f"; {findings.diagnostics.modes}" if findings.diagnostics.num_paths else ""
+    reason = ends[ending] + passed + looked
+    status = Status("converged" if ending == "settled" else "step limit", reason)
     if doubts:
         status = Status(
             "not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]])
         )
     diagnostics = dataclasses.replace(findings.diagnostics, training=best.diagnostics)
     return dataclasses.replace(best, status=status, trusted=not doubts, diagnostics=diagnostics)
-
-
-def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
-    """Means and standard deviations to start Gaussians from.
-
-    The means are the ends of the paths, early points of some paths, and the origin.
-    """
-    num, dim = found.points.shape
-    ends = jnp.where(jnp.isfinite(found.log_densities)[:, None], found.points, 0)
-    origin = jnp.zeros((len(_ORIGIN_SDS), dim), ends.dtype)
-    points = jnp.concatenate([ends, found.early[: num // 2], origin])
-    return points, jnp.asarray([LOCAL_SD] * (num + num // 2) + list(_ORIGIN_SDS), ends.dtype)

@@ -3,19 +3,25 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jax import lax
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.compile import one_shot
+from .._core.hmc import Place, hmc_transition
 from ..targets import Target
 from ._gaussians import LOCAL_SD, Gaussians, batch_and_match, standardised
 from ._search import Found, search
 
 Points = Float[np.ndarray, "n d"]
 
-_NEAREST, _FARTHEST = 0.5, 10.0
+_NEAREST, FARTHEST = 0.5, 10.0
 """Widths of the starts, in standard deviations of the best Gaussian."""
 _POINTS_PER_START = 2_048
-"""Number of points from which one start is chosen."""
+CHAINS_PER_START = 8
+"""One start is chosen from this many points, and from the points of this many tempered chains."""
+_HOT, _COOLING, _HOTTEST = 15, 15, (0.3, 0.01)
+"""Transitions of a chain while hot and while cooling, and the range of its first β."""
+_ACCEPTANCE, _FIRST_STEP = 0.7, 0.3
 _DEGREES = 2.0
 """Degrees of freedom of the Student-t densities that stand for the known modes. A Gaussian would
 make every heavy tail look like an unknown mode."""
@@ -45,9 +51,8 @@ def with_far_modes(
     start_key, match_key, rough_key = jax.random.split(key, 3)
     best = int(np.argmax(usable.elbos))
     sds = jnp.linalg.norm(usable.roots[best], axis=1)
-    ends = search(
-        target, _new_starts(start_key, target, usable, usable.means[best], sds, len(found.points))
-    )
+    starts = _new_starts(start_key, target, usable, jnp.asarray(best), len(found.points))
+    ends = search(target, starts)
     new = _distinct(ends, np.asarray(found.points, np.float64), np.asarray(sds, np.float64))
     if not len(new):
         return gaussians, none
@@ -64,19 +69,18 @@ def with_far_modes(
 
 @one_shot
 def _new_starts(
-    key: PRNGKeyArray,
-    target: Target,
-    known: Gaussians,
-    centre: Float[Array, " d"],
-    sds: Float[Array, " d"],
-    num: int,
+    key: PRNGKeyArray, target: Target, known: Gaussians, best: Int[Array, ""], num: int
 ) -> Float[Array, "m d"]:
-    """Starts of new paths: of every 2,048 points, the one where p most exceeds the known modes."""
-    widths = (
-        jnp.geomspace(_NEAREST, _FARTHEST, _POINTS_PER_START).astype(sds.dtype)[:, None] * sds[None]
+    """For each start, the one of many points where the density most exceeds that of known modes."""
+    wide_key, hot_key = jax.random.split(key)
+    centre, sds = known.means[best], jnp.linalg.norm(known.roots[best], axis=1)
+    widths = jnp.geomspace(_NEAREST, FARTHEST, _POINTS_PER_START).astype(sds.dtype)
+    xi = jax.random.normal(wide_key, (num, _POINTS_PER_START, target.dim), sds.dtype)
+    wide = centre[None, None] + widths[None, :, None] * sds[None, None] * xi
+    hot = jax.vmap(lambda key: _tempered_points(key, target, centre, known.roots[best]))(
+        jax.random.split(hot_key, num)
     )
-    xi = jax.random.normal(key, (num, _POINTS_PER_START, target.dim), sds.dtype)
-    points = centre[None, None] + widths[None] * xi
+    points = jnp.concatenate([wide, hot], axis=1)
 
     def excess(x: Float[Array, "n d"]) -> Float[Array, " n"]:
         parts = jax.vmap(lambda mean, root, elbo: elbo + _log_student(mean, root, x))(*known)
@@ -85,6 +89,38 @@ def _new_starts(
     found = jax.vmap(excess)(points)
     chosen = jnp.argmax(jnp.where(jnp.isfinite(found), found, -jnp.inf), axis=1)
     return jnp.take_along_axis(points, chosen[:, None, None], axis=1)[:, 0]
+
+
+def _tempered_points(
+    key: PRNGKeyArray, target: Target, centre: Float[Array, " d"], root: Float[Array, "d d"]
+) -> Float[Array, "n d"]:
+    """Points of chains at p^β that start at the best Gaussian: hot at first, then cooling to β = 1.
+
+    At β they cross valleys of about 1/β nats. They end near a mode, often another one.
+    """
+
+    def chain(key: PRNGKeyArray, hottest: Scalar) -> Float[Array, "n d"]:
+        cooling = jnp.linspace(0, 1, _COOLING).astype(centre.dtype)
+        betas = jnp.append(jnp.full(_HOT, hottest), hottest ** (1 - cooling))
+
+        def transition(carry, inputs):
+            place, log_step = carry
+            key, beta = inputs
+            step = jnp.exp(log_step) / jnp.sqrt(beta)
+            tempered = lambda u: evaluate(u).times(beta)  # noqa: E731
+            place, rate = hmc_transition(key, tempered, place.times(beta), step)
+            return (place.times(1 / beta), log_step + 0.5 * (rate - _ACCEPTANCE)), place.x
+
+        start_key, run_key = jax.random.split(key)
+        u = jax.random.normal(start_key, centre.shape, centre.dtype)
+        first = evaluate(u), jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))
+        return lax.scan(transition, first, (jax.random.split(run_key, len(betas)), betas))[1]
+
+    whitened = target.whitened(centre, root)
+    evaluate = lambda u: Place(u, *whitened.log_density_and_score(u))  # noqa: E731
+    hottest = jnp.geomspace(*_HOTTEST, CHAINS_PER_START).astype(centre.dtype)
+    u = jax.vmap(chain)(jax.random.split(key, len(hottest)), hottest).reshape(-1, len(centre))
+    return centre[None] + u @ root.T
 
 
 def _log_student(

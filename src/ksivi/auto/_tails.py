@@ -13,7 +13,6 @@ from .._core.numerics import full_precision
 from ..targets import Target
 from ._names import coordinate_names
 
-IMPROPER = "the posterior may be improper"
 _DISTANCES = 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24])
 """In interquartile ranges. They are close together at first, because scales soon underflow."""
 _NEAREST_END, _PRACTICALLY_INFINITE = 2.8, 1e6
@@ -243,6 +242,6 @@ def _in_words(target: Target, direction: Float[np.ndarray, " d"]) -> str:
     moves = [f"{names[i]} {'grows' if direction[i] > 0 else 'falls'}" for i in strongest]
     scale = "" if target.supports is None else ", on the unconstrained scale"
     return (
-        f"{IMPROPER}: its mass falls too slowly to be finite as "
+        "the posterior may be improper: its mass falls too slowly to be finite as "
         f"{' and '.join(moves)}{scale}. A proper prior there would help"
     )

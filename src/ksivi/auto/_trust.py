@@ -29,7 +29,7 @@ from ._doubts import (
 )
 from ._gaussians import Gaussians
 from ._modes import Modes, misses_modes
-from ._tails import IMPROPER, improper_around, improper_coordinate, is_improper
+from ._tails import improper_around, improper_coordinate, is_improper
 from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 
 _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
@@ -139,7 +139,7 @@ def _with_cause(
     that is not among the draws, proper posteriors look improper at times. Hence this explains other
     doubts and raises none.
     """
-    if not doubts or early is None or any(IMPROPER in doubt for doubt in doubts):
+    if not doubts or early is None or any("may be improper" in doubt for doubt in doubts):
         return doubts
     cause = improper_coordinate(target, early, np.full(target.dim, _EARLY_SCALE))
     return doubts if cause is None else [cause, *doubts]

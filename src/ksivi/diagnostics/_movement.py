@@ -6,19 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray, Scalar
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_single_key
 from .._core.compile import one_shot
+from .._core.hmc import Place, hmc_transition
 from ..results import Posterior
 from ..targets import Target
 from ._checks import require_fit
 from ._differences import Difference, difference
 
-Place = tuple[Float[Array, " d"], Scalar, Float[Array, " d"]]
-"""A point, its log density and its score."""
-
-_ACCEPTANCE, _LEAPFROG, _FIRST_STEP = 0.8, 8, 0.3
+_ACCEPTANCE, _FIRST_STEP = 0.8, 0.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +104,14 @@ def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
 def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_transitions: int):
     assert target.coordinates is not None
     u = jax.vmap(target.coordinates.inverse)(before)
+    evaluate = lambda u: Place(u, *target.log_density_and_score(u))  # noqa: E731
 
     def transition(carry, inputs):
         places, log_step = carry
         key, t = inputs
         keys = jax.random.split(key, len(u))
         places, accepted = jax.vmap(
-            lambda k, place: _transition(k, target, place, jnp.exp(log_step))
+            lambda k, place: hmc_transition(k, evaluate, place, jnp.exp(log_step))
         )(keys, places)
         rate = jnp.mean(accepted)
         learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(
@@ -120,42 +119,12 @@ def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_tra
         )
         return (places, log_step + learning * (rate - _ACCEPTANCE)), rate
 
-    places = (u, *jax.vmap(target.log_density_and_score)(u))
+    places = jax.vmap(evaluate)(u)
     inputs = (jax.random.split(key, num_transitions), jnp.arange(num_transitions))
     (places, _), rates = lax.scan(
         transition, (places, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))), inputs
     )
-    return jax.vmap(target.coordinates)(places[0]), jnp.mean(rates[num_transitions // 2 :])
-
-
-def _transition(
-    key: PRNGKeyArray, target: Target, place: Place, step: Scalar
-) -> tuple[Place, Scalar]:
-    """One transition of HMC. BlackJAX is an optional extra, and every fit runs this."""
-    momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
-    u, value, score = place
-    p = jax.random.normal(momentum_key, u.shape, u.dtype)
-    step = step * jnp.exp(jax.random.uniform(jitter_key, (), u.dtype, -1.5, 0.3))
-
-    def leap(carry, _):
-        u, p, _, score = carry
-        p = p + 0.5 * step * score
-        u = u + step * p
-        value, score = target.log_density_and_score(u)
-        return (u, p + 0.5 * step * score, value, score), None
-
-    (new, momentum, new_value, new_score), _ = lax.scan(
-        leap, (u, p, value, score), None, length=_LEAPFROG
-    )
-    gain = new_value - value - 0.5 * (jnp.sum(momentum**2) - jnp.sum(p**2))
-    # Where p is 0 the gain is +∞, and any finite point is accepted.
-    probability = jnp.where(
-        jnp.isfinite(new_value) & ~jnp.isnan(gain), jnp.exp(jnp.minimum(gain, 0)), 0
-    )
-    accept = jax.random.uniform(accept_key, (), u.dtype) < probability
-    return jax.tree.map(
-        lambda a, b: jnp.where(accept, a, b), (new, new_value, new_score), place
-    ), probability
+    return jax.vmap(target.coordinates)(places.x), jnp.mean(rates[num_transitions // 2 :])
 
 
 def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -186,6 +186,11 @@ class FitDiagnostics(Diagnostics):
     - `ksd`: the kernel Stein discrepancy to the target. It decides nothing.
     - `training`: what the training of the chosen run reports.
     - `num_weights`, `num_mixing`, `widening`: the settings of the importance weights.
+    - `num_modes`: the number of separate modes that the search found.
+    - `num_paths`, `num_tempered`: the number of paths of the search, and of tempered chains that
+        gave starts.
+    - `reach`: how far the search looked, in standard deviations of the best Gaussian. NaN if it
+        only followed paths from around the origin.
     """
 
     kind: ClassVar[str] = "fit"
@@ -206,6 +211,17 @@ class FitDiagnostics(Diagnostics):
     num_weights: int = 0
     num_mixing: int = 0
     widening: float = NAN
+    num_modes: int = 0
+    num_paths: int = 0
+    num_tempered: int = 0
+    reach: float = NAN
+
+    @property
+    def modes(self) -> str:
+        """How many modes the search found, and how far it looked."""
+        number = f"{self.num_modes} mode{'' if self.num_modes == 1 else 's'} found"
+        where = "from the origin" if math.isnan(self.reach) else f"within {self.reach:g} sd"
+        return f"{number} {where}"
 
     def rows(self) -> Rows:
         if self.weights_difference is None:
@@ -222,7 +238,12 @@ class FitDiagnostics(Diagnostics):
             ("HMC moves", f"{self.hmc_difference}; memory {self.hmc_memory:.2f}"),
             ("runs differ", runs),
             ("KSD²", str(self.ksd)),
+            *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
         ]
+
+    def _searched(self) -> str:
+        chains = f" and {self.num_tempered} tempered chains" if self.num_tempered else ""
+        return f"{self.num_paths} paths{chains}; a mode that they did not meet is not known"
 
 
 def in_words(value: Any) -> str:
