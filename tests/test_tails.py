@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.auto._tails import improper_coordinate, is_improper
+from ksivi.auto._tails import _improper_coordinate, is_improper
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
@@ -66,16 +66,16 @@ CASES = {
 def test_curves_along_which_the_mass_does_not_fall_are_found(name):
     log_density, log_prior, centre, scales, where = CASES[name]
     dim, place = len(centre), (np.array(centre), np.array(scales))
-    doubt = improper_coordinate(ksivi.Target(log_density, dim), *place)
+    doubt = _improper_coordinate(ksivi.Target(log_density, dim), *place)
     assert doubt is not None
     assert f"too slowly to be finite as {where}." in doubt
     twin = ksivi.Target(lambda x: log_density(x) + log_prior(x), dim)
-    assert improper_coordinate(twin, *place) is None
+    assert _improper_coordinate(twin, *place) is None
 
 
 def test_heavy_tails_that_are_proper_raise_no_doubt():
     student = ksivi.Target(lambda x: -2.0 * jnp.log1p(jnp.sum(x**2)), dim=3)
-    assert improper_coordinate(student, np.zeros(3), np.ones(3)) is None
+    assert _improper_coordinate(student, np.zeros(3), np.ones(3)) is None
 
 
 def test_coordinates_have_the_names_of_the_model():
@@ -84,7 +84,7 @@ def test_coordinates_have_the_names_of_the_model():
         {"slope": jnp.zeros(2), "scale": jnp.ones(())},
         supports={"scale": ksivi.supports.positive()},
     )
-    doubt = improper_coordinate(target, np.zeros(3), np.ones(3))
+    doubt = _improper_coordinate(target, np.zeros(3), np.ones(3))
     assert "as scale grows, on the unconstrained scale" in doubt
 
 
@@ -100,5 +100,5 @@ def test_densities_without_second_derivatives_are_looked_at_along_lines():
         ),
     )
     draws = np.random.default_rng(0).normal(size=(500, 2))
-    assert improper_coordinate(flat, np.zeros(2), np.ones(2)) is None
+    assert _improper_coordinate(flat, np.zeros(2), np.ones(2)) is None
     assert "x[1]" in is_improper(flat, draws, np.eye(2))

@@ -17,11 +17,12 @@ from ._modes import Modes, modes_of, root_of, separate
 from ._recipe import Recipe
 from ._scan import CHAINS_PER_START, FARTHEST, with_far_modes
 from ._search import Found, first_starts, search
-from ._tails import improper_coordinate
+from ._tails import improper_from
 
 _MIN_GAIN = 0.1
 """The mixture is used if it beats its best Gaussian by more than this, in nats."""
 _ROUGH_DRAWS = 3_000
+_NUM_EARLY = 4
 _ORIGIN_SDS = (0.1, 1.0)
 """Standard deviations of the Gaussians that start at the origin."""
 
@@ -36,7 +37,7 @@ class Start:
     - `draws`: rough draws of the target, in these coordinates.
     - `elbo`, `log_evidence`: ELBO of the best Gaussian, and log evidence by the rough draws.
     - `modes`: the separate modes that were found, with their shares of the mass.
-    - `early`: a point on the highest path of the search, before its end.
+    - `early`: points on the highest paths of the search, before their ends.
     - `num_paths`: the number of paths of the search.
     - `scanned`: whether it also looked for modes far from the first ones.
     """
@@ -46,7 +47,7 @@ class Start:
     elbo: float
     log_evidence: float
     modes: Modes | None = None
-    early: Float[np.ndarray, " d"] | None = None
+    early: Float[np.ndarray, "n d"] | None = None
     num_paths: int = 0
     scanned: bool = False
 
@@ -87,17 +88,17 @@ def _why_no_start(target: Target, found: Found) -> str:
             "fit found no point with a finite log density. It must be finite near the origin: "
             "write the model on an unconstrained scale, with supports= or a change of variables"
         )
-    doubt = improper_coordinate(target, _early(found), np.ones(target.dim))
+    doubt = improper_from(target, _early(found))
     return doubt or (
         "fit found no Gaussian whose draws all have a finite log density. The log density must be "
         "finite everywhere around the mass, and the posterior must be proper"
     )
 
 
-def _early(found: Found) -> Float[np.ndarray, " d"]:
-    """An early point of the highest path. Its end may be at infinity."""
+def _early(found: Found) -> Float[np.ndarray, "n d"]:
+    """Early points of the highest paths. Their ends may be at infinity."""
     heights = np.asarray(found.log_densities, np.float64)
-    highest = np.argmax(np.where(np.isnan(heights), -np.inf, heights))
+    highest = np.argsort(-np.where(np.isnan(heights), -np.inf, heights))[:_NUM_EARLY]
     return np.asarray(found.early, np.float64)[highest]
 
 

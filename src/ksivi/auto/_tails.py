@@ -16,6 +16,7 @@ from ._names import coordinate_names
 _DISTANCES = 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24])
 """In interquartile ranges. They are close together at first, because scales soon underflow."""
 _NEAREST_END, _PRACTICALLY_INFINITE = 2.8, 1e6
+_OTHER_SCALE = 1.3
 _NUM_COORDINATES, _MOST_DIM = 12, 50
 _NEWTON_STEPS, _STEP_SIZES = 4, (1.0, 0.3, 0.03, 0.0)
 _FLATTEST, _SHARPEST = 1 / 16, 1e4
@@ -58,10 +59,19 @@ def is_improper(
 def improper_around(target: Target, draws: Float[np.ndarray, "n d"]) -> str | None:
     """Doubts if the mass falls no faster than 1/r as a coordinate leaves the draws."""
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
-    return improper_coordinate(target, centre, high - low)
+    return _improper_coordinate(target, centre, high - low)
 
 
-def improper_coordinate(
+def improper_from(target: Target, points: Float[np.ndarray, "n d"]) -> str | None:
+    """Doubts if the mass falls no faster than 1/r as a coordinate leaves one of these points.
+
+    No width is known there, so the unit of length is 1.
+    """
+    doubts = (_improper_coordinate(target, point, np.ones(target.dim)) for point in points)
+    return next((doubt for doubt in doubts if doubt), None)
+
+
+def _improper_coordinate(
     target: Target, centre: Float[np.ndarray, " d"], scales: Float[np.ndarray, " d"]
 ) -> str | None:
     r"""Doubts if the mass falls no faster than 1/r as one coordinate goes to ±∞.
@@ -76,20 +86,32 @@ def improper_coordinate(
     if not 1 < target.dim <= _MOST_DIM:
         return None
     chosen = _simplest(target)
-    scales = np.maximum(scales, 1e-30)
-    place = (jnp.asarray(part, jnp.result_type(float)) for part in (centre, scales))
     try:
-        walk = _walk(target.unwhitened().whitened(*place), jnp.asarray(chosen))
+        flat = _is_flat_from(target, centre, scales, chosen)
+        if flat.any():  # confirmed by a walk through other points
+            flat &= _is_flat_from(target, centre, _OTHER_SCALE * scales, chosen)
     except (TypeError, ValueError, NotImplementedError):  # no second derivatives
         return None
-    is_sure = np.asarray(walk.is_sure) & _is_representable(target, centre, scales, chosen)
-    flat = _is_flat(np.asarray(walk.log_mass, np.float64), is_sure)
     if not flat.any():
         return None
     first = int(np.argmax(flat))
     direction = np.zeros(target.dim)
     direction[chosen[first % len(chosen)]] = 1 if first < len(chosen) else -1
     return _in_words(target, direction)
+
+
+def _is_flat_from(
+    target: Target,
+    centre: Float[np.ndarray, " d"],
+    scales: Float[np.ndarray, " d"],
+    chosen: Int[np.ndarray, " k"],
+) -> Bool[np.ndarray, " k2"]:
+    """Whether the mass falls too slowly as each chosen coordinate grows, and as each falls."""
+    scales = np.maximum(scales, 1e-30)
+    place = (jnp.asarray(part, jnp.result_type(float)) for part in (centre, scales))
+    walk = _walk(target.unwhitened().whitened(*place), jnp.asarray(chosen))
+    is_sure = np.asarray(walk.is_sure) & _is_representable(target, centre, scales, chosen)
+    return _is_flat(np.asarray(walk.log_mass, np.float64), is_sure)
 
 
 def _simplest(target: Target) -> Int[np.ndarray, " k"]:
@@ -124,20 +146,22 @@ def _size(shape: tuple[int, ...]) -> int:
 def _is_flat(
     log_mass: Float[np.ndarray, "k l"], is_sure: Bool[np.ndarray, "k l"]
 ) -> Bool[np.ndarray, " k"]:
-    """Whether the mass falls no faster than 1/r at the last distance that can be believed."""
+    """Whether the mass falls no faster than 1/r at the last distance that can be believed.
+
+    A walk counts only if it can be believed from its start on.
+    """
     distances, flat = np.append(0, _DISTANCES), np.zeros(len(log_mass), bool)
     for i, (mass, sure) in enumerate(zip(log_mass, is_sure, strict=True)):
-        first = int(np.argmax(sure))
-        last = first + int(np.argmin(np.append(sure[first:], False))) - 1
+        last = int(np.argmin(np.append(sure, False))) - 1
         # The last one may have lost its digits already, so the one before counts as well.
         for end in (last, last - 1):
-            if end < max(first, 1) + 2 or distances[end] < _NEAREST_END:
+            if end < 3 or distances[end] < _NEAREST_END:
                 continue
             slope, last_slope = (
                 (mass[end] - mass[k]) / np.log(distances[end] / distances[k])
                 for k in (end - 2, end - 1)
             )
-            is_counted = mass[end] > np.max(mass[first : end + 1]) - _NEGLIGIBLE
+            is_counted = mass[end] > np.max(mass[: end + 1]) - _NEGLIGIBLE
             is_counted |= distances[end] > _PRACTICALLY_INFINITE
             # A walk that has just come to another mode rises, and falls again.
             flat[i] |= is_counted and slope >= -1 - _MARGIN and last_slope >= -1 - _LAST_MARGIN

@@ -29,12 +29,10 @@ from ._doubts import (
 )
 from ._gaussians import Gaussians
 from ._modes import Modes, misses_modes
-from ._tails import improper_around, improper_coordinate, is_improper
+from ._tails import improper_around, improper_from, is_improper
 from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 
 _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
-_EARLY_SCALE = 2.0
-"""The unit of length at a point of the search, where no width is known."""
 _TINY = 1e-30
 
 
@@ -55,7 +53,7 @@ def examine(
     others: Sequence[Posterior],
     gaussians: Gaussians,
     modes: Modes | None = None,
-    early: Float[np.ndarray, " d"] | None = None,
+    early: Float[np.ndarray, "n d"] | None = None,
 ) -> Findings:
     """Checks the best posterior.
 
@@ -63,7 +61,7 @@ def examine(
 
     - `others`: the posteriors of independent runs, which should agree with it.
     - `modes`: the separate modes that the search found.
-    - `early`: a point on a path of the search, before its end.
+    - `early`: points on paths of the search, before their ends.
     """
     weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
     draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
@@ -119,7 +117,7 @@ def examine(
 def _unexamined(
     target: Target,
     draws: Float[np.ndarray, "n d"],
-    early: Float[np.ndarray, " d"] | None,
+    early: Float[np.ndarray, "n d"] | None,
     error: Exception,
 ) -> Findings:
     """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
@@ -131,17 +129,17 @@ def _unexamined(
 
 
 def _with_cause(
-    target: Target, early: Float[np.ndarray, " d"] | None, doubts: list[str]
+    target: Target, early: Float[np.ndarray, "n d"] | None, doubts: list[str]
 ) -> list[str]:
-    """The doubts, and an improper posterior as their cause if it shows from an early point.
+    """The doubts, and an improper posterior as their cause if it shows from early points.
 
-    Draws of an improper posterior may lie so far out that nothing shows from there. From a point
-    that is not among the draws, proper posteriors look improper at times. Hence this explains other
-    doubts and raises none.
+    Draws of an improper posterior may lie so far out that nothing shows from there. From points
+    that are not among the draws, proper posteriors look improper at times. Hence this explains
+    other doubts and raises none.
     """
     if not doubts or early is None or any("may be improper" in doubt for doubt in doubts):
         return doubts
-    cause = improper_coordinate(target, early, np.full(target.dim, _EARLY_SCALE))
+    cause = improper_from(target, early)
     return doubts if cause is None else [cause, *doubts]
 
 
