@@ -3,12 +3,18 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.scipy.stats import norm
 
 import ksivi
 from ksivi.auto._anneal import anneal, begin
 from ksivi.auto._gaussians import Gaussians
-from ksivi.auto._modes import Modes, misses_modes, separate
+from ksivi.auto._modes import Blobs, Modes, misses_modes, modes_of, separate
+from ksivi.auto._recipe import Recipe
+from ksivi.auto._scan import with_far_modes
+from ksivi.auto._search import Found
+from ksivi.auto._weights import with_weighed_shares
+from ksivi.families import GaussianMixing, ModeMixing, PerMode
 
 SHARE, PLACE = 0.3, np.array([12.0, 0.0])
 
@@ -61,3 +67,111 @@ def test_a_mode_without_draws_is_a_doubt_that_names_the_place():
     some = np.concatenate([at_one, PLACE + rng.normal(size=(200, 2))])
     assert misses_modes(some, modes, target()) is None
     assert misses_modes(at_one, None, target()) is None
+
+
+def two_gaussians(shares, centres, width=1.0):
+    """A mixture of Gaussians in two dimensions as a target, and a family that is exact for it."""
+    log_shares, centres = jnp.log(jnp.asarray(shares)), jnp.asarray(centres)
+
+    def log_density(x):
+        parts = jnp.sum(norm.logpdf(x[None], centres, width), axis=1)
+        return jax.nn.logsumexp(log_shares + parts)
+
+    # Without a network, z only chooses the mode.
+    still = lambda z: jnp.zeros(2)  # noqa: E731
+    mean, log_var = PerMode(still, centres), PerMode(still, jnp.full((2, 2), 2 * np.log(width)))
+    conditional = ksivi.families.DiagonalGaussian(mean, log_var)
+    mixing = ModeMixing(GaussianMixing(1), jnp.asarray(shares))
+    return ksivi.Target(log_density, dim=2), ksivi.SemiImplicit(mixing, conditional)
+
+
+def test_a_mixing_of_modes_draws_them_by_their_shares_and_has_that_density():
+    mixing = ModeMixing(GaussianMixing(2), jnp.array([3.0, 1.0]))
+    z = np.asarray(mixing.sample(jax.random.key(0), 20_000), np.float64)
+    share = z[:, 0].mean()
+    assert abs(share - 0.75) < 4 * np.sqrt(0.75 * 0.25 / len(z))
+    np.testing.assert_array_equal(z[:, 0] + z[:, 1], 1)
+    at = jnp.array([0.0, 1.0, 0.5, -1.0])
+    expected = np.log(0.25) + np.sum(norm.logpdf(at[2:]))
+    np.testing.assert_allclose(mixing.log_prob(at), expected, rtol=1e-6)
+
+
+def test_a_wider_mixing_of_modes_keeps_the_modes():
+    mixing = ModeMixing(GaussianMixing(2), jnp.array([0.75, 0.25]))
+    wide = mixing.widened(jnp.asarray(3.0))
+    z = wide.sample(jax.random.key(0), 50_000)
+    np.testing.assert_array_equal(np.sort(np.unique(np.asarray(z[:, :2]))), [0, 1])
+    ratio = np.exp(np.asarray(jax.vmap(mixing.log_prob)(z) - jax.vmap(wide.log_prob)(z)))
+    assert abs(ratio.mean() - 1) < 4 * ratio.std() / np.sqrt(len(ratio))
+    assert np.asarray(z[:, 2:]).std() > 1.8
+
+
+def test_shares_that_are_no_shares_are_refused():
+    for shares in ([0.5, -0.5], [], 0.5, [0.5, 0.0]):
+        with pytest.raises(ValueError, match="shares must be one positive number per mode"):
+            ModeMixing(GaussianMixing(2), jnp.asarray(shares))
+
+
+def test_maps_per_mode_have_their_own_coordinates():
+    matrices = jnp.stack([jnp.eye(2), jnp.array([[2.0, 0.0], [1.0, 3.0]])])
+    offsets = jnp.array([[0.0, 0.0], [10.0, 20.0]])
+    net = lambda z: z[2:]  # noqa: E731
+    of = PerMode(net, offsets, matrices)
+    np.testing.assert_allclose(of(jnp.array([1.0, 0.0, 1.0, 2.0])), [1, 2])
+    np.testing.assert_allclose(of(jnp.array([0.0, 1.0, 1.0, 2.0])), [12, 27])
+    np.testing.assert_allclose(PerMode(net, offsets)(jnp.array([0.0, 1.0, 1.0, 2.0])), [11, 22])
+
+
+def test_importance_weights_put_the_shares_of_modes_right():
+    """A sampler with shares of ½ for a target with 0.8 and 0.2; else it is exact."""
+    centres = [[0.0, 0.0], [20.0, 0.0]]
+    target = two_gaussians([0.8, 0.2], centres)[0]
+    family = two_gaussians([0.5, 0.5], centres)[1]
+    particles = np.asarray(family.sample(jax.random.key(1), 2_000), np.float64)
+    modes = Modes(np.asarray(centres), particles, (particles[:, 0] > 10).astype(int))
+    posterior = ksivi.Posterior.of(family, target)
+    found = with_weighed_shares(jax.random.key(0), target, posterior, modes)
+    # 8,000 draws, half of them in each mode: the error of the odds is 1% of a share.
+    np.testing.assert_allclose(found.family.mixing.shares, [0.8, 0.2], atol=0.02)
+    assert with_weighed_shares(jax.random.key(0), target, posterior, None) is posterior
+
+
+def test_a_family_of_the_recipe_starts_at_the_modes_and_is_saved(tmp_path):
+    roots = jnp.stack([jnp.eye(3), 0.1 * jnp.eye(3)])
+    blobs = Blobs(jnp.array([0.6, 0.4]), jnp.array([[0.0] * 3, [5.0] * 3]), roots)
+    family = Recipe().family(jax.random.key(0), 3, False, blobs)
+    draws = np.asarray(family.sample(jax.random.key(1), 5_000))
+    is_far = draws.mean(axis=1) > 2.5
+    assert abs(is_far.mean() - 0.4) < 4 * np.sqrt(0.24 / len(draws))
+    assert draws[is_far].std(axis=0).max() < 0.3 < draws[~is_far].std(axis=0).min()
+    posterior = ksivi.Posterior.of(family, ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=3))
+    posterior.save(tmp_path / "modes.safetensors")
+    loaded = ksivi.load(tmp_path / "modes.safetensors")
+    again, before = (one.sample(jax.random.key(2), 1_000) for one in (loaded, posterior))
+    np.testing.assert_array_equal(again, before)
+
+
+def test_modes_without_mass_are_left_out_and_their_particles_belong_to_none():
+    first = begin(jax.random.key(0), target(), gaussians(), 1_000)
+    found = anneal(jax.random.key(1), target(), gaussians(), first)
+    places = np.array([[0.0, 0.0], [12.0, -1.5], [500.0, 0.0]])
+    modes = modes_of(target(), places, gaussians(), found)
+    assert len(modes.places) == len(modes.shares) == 2
+    np.testing.assert_allclose(modes.shares.sum(), 1)
+    some = modes._replace(labels=np.where(np.arange(1_000) < 100, -1, modes.labels))
+    np.testing.assert_allclose(some.shares.sum(), 0.9)
+
+
+def test_tempered_chains_reach_a_mode_that_no_path_reached():
+    """Two modes in twelve dimensions, 15 standard deviations apart; all paths ended in one."""
+    far = 15 * np.ones(12) / np.sqrt(12)
+
+    def log_density(x):
+        parts = jnp.stack([jnp.sum(norm.logpdf(x)), jnp.sum(norm.logpdf(x - far))])
+        return jax.nn.logsumexp(parts) - jnp.log(2)
+
+    two = ksivi.Target(log_density, dim=12)
+    known = Gaussians(jnp.zeros((12, 12)), jnp.tile(jnp.eye(12), (12, 1, 1)), jnp.zeros(12))
+    found = Found(jnp.zeros((12, 12)), jnp.zeros(12), jnp.zeros((12, 12)))
+    _, ends = with_far_modes(jax.random.key(0), two, found, known)
+    assert np.min(np.linalg.norm(ends - far, axis=1)) < 0.1

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.auto._tails import _improper_coordinate, is_improper
+from ksivi.auto._tails import _improper_coordinate, _is_flat, improper_from, is_improper
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
@@ -43,7 +43,7 @@ CASES = {
         lambda x: -0.5 * jnp.sum(x**2) / 4,
         [0.0, 0.0],
         [2.0, 2.0],
-        "x[0] grows",
+        "x[1] falls",
     ),
     "more columns than rows": (
         lambda x: -0.5 * (x @ jnp.array([1.0, 0.5, -2.0, 0.3]) - 1) ** 2,
@@ -102,3 +102,25 @@ def test_densities_without_second_derivatives_are_looked_at_along_lines():
     draws = np.random.default_rng(0).normal(size=(500, 2))
     assert _improper_coordinate(flat, np.zeros(2), np.ones(2)) is None
     assert "x[1]" in is_improper(flat, draws, np.eye(2))
+
+
+def test_a_walk_that_comes_to_another_mode_is_not_flat():
+    """The mass rises to a second mode and falls again; a walk of a heavy tail goes on."""
+    distances = np.append(0, 2.0 ** np.array([*np.arange(0, 4.1, 0.5), 6, 8, 12, 16, 20, 24]))
+    second = np.array([0, -1.4, -2.7, -5.2, -7.8, -2.3, -4.6, -19.3, *[-60.0] * 8])
+    is_sure = np.arange(16) < 8
+    with np.errstate(divide="ignore"):
+        heavy = np.where(distances > 0, -0.9 * np.log(distances), 0)
+    masses, sures = np.stack([second, heavy, heavy]), np.stack([is_sure, is_sure, ~is_sure])
+    # The third walk cannot be believed at its start.
+    np.testing.assert_array_equal(_is_flat(masses, sures), [False, True, False])
+
+
+def test_an_improper_posterior_shows_from_early_points():
+    """Also if only one of several points shows it."""
+    points = np.array([[0.0, -60.0, *[5.0] * 8], [4.5, 0.5, *[5.0] * 8]])
+    improper = ksivi.Target(schools, dim=10)
+    assert improper_from(improper, points[:1]) is None
+    assert "x[1] falls" in improper_from(improper, points)
+    proper = ksivi.Target(lambda x: schools(x) + half_cauchy(x[1]), dim=10)
+    assert improper_from(proper, points) is None
