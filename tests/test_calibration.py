@@ -1,5 +1,6 @@
 """Calibration of exact, narrow and shifted posteriors, with known verdicts."""
 
+import functools
 import json
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 import ksivi
 from ksivi.calibration import calibrate, simulate_numpyro
+from ksivi.calibration._calibrate import _fingerprint
 from ksivi.families import Empirical
 from ksivi.report._ranks import rank_histograms
 
@@ -92,10 +94,10 @@ def test_a_record_is_continued(tmp_path):
 @pytest.mark.parametrize("way", ["returns", "raises"])
 def test_an_interrupted_fit_does_not_count(tmp_path, way):
     """`ksivi.fit` returns what it has after Ctrl-C; a model's own code may turn Ctrl-C into an error."""
-    path, model = tmp_path / "record.jsonl", Model()
+    path, model, presses = tmp_path / "record.jsonl", Model(), iter(["Ctrl-C"])
 
     def interrupted(key, target):
-        if model.calls == 3:
+        if model.calls == 3 and next(presses, None):
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
             if way == "raises":
@@ -106,7 +108,7 @@ def test_an_interrupted_fit_does_not_count(tmp_path, way):
         calibrate(KEY, model.simulate, 6, fit=interrupted, record=path)
     assert len(path.read_text().splitlines()) == 3
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    again = calibrate(KEY, model.simulate, 6, fit=model.fit, record=path)
+    again = calibrate(KEY, model.simulate, 6, fit=interrupted, record=path)
     np.testing.assert_array_equal(again.ranks, run(Model(), 6).ranks)
 
 
@@ -129,6 +131,103 @@ def test_a_line_that_a_full_disk_cut_is_made_again(tmp_path, cut):
         found = run(model, count, record=path)
         assert len(path.read_text().splitlines()) == count
     np.testing.assert_array_equal(found.ranks, run(Model(), 5).ranks)
+
+
+def test_a_record_of_another_calibration_is_refused(tmp_path):
+    path, model = tmp_path / "record.jsonl", Model()
+    fit = lambda key, target, steps: model.fit(key, target)  # noqa: E731
+    with_steps = lambda steps: functools.partial(fit, steps=steps)  # noqa: E731
+    other = ksivi.Target(lambda x: -jnp.sum(x**2), dim=2)
+    calibrate(KEY, model.simulate, 2, fit=with_steps(5), record=path)
+    before = path.read_bytes()
+    simulators = {
+        "target": lambda key: (model.simulate(key)[0], other),
+        "prior": lambda key: ({"x": 2 * model.simulate(key)[0]["x"]}, TARGET),
+        "names": lambda key: ({"w": model.simulate(key)[0]["x"]}, TARGET),
+    }
+    cases = [(simulate, with_steps(5)) for simulate in simulators.values()]
+    cases += [(model.simulate, with_steps(6)), (model.simulate, lambda key, target: None)]
+    for simulate, fit in cases:
+        with pytest.raises(ValueError, match=r"record.jsonl belongs to another model.*--out"):
+            calibrate(KEY, simulate, 3, fit=fit, record=path)
+    assert path.read_bytes() == before
+    assert model.calls == 2
+
+
+def test_a_record_without_a_fingerprint_is_refused(tmp_path):
+    path, model = tmp_path / "record.jsonl", Model()
+    run(model, 2, record=path)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**one, "fingerprint": ""}) + "\n" for one in lines))
+    with pytest.raises(ValueError, match="belongs to another model, other data or other settings"):
+        run(model, 2, record=path)
+
+
+def test_data_and_numbers_change_the_fingerprint(tmp_path):
+    """Covariates count, and so does a number that the fit closes over."""
+
+    def line(x, y):
+        numpyro.sample("y", dist.Normal(numpyro.sample("a", dist.Normal(0, 1)) * x, 1), obs=y)
+
+    def fit(steps):
+        return lambda key, target: steps
+
+    def found(x, steps):
+        simulate = simulate_numpyro(line, x, jnp.zeros(3))
+        return _fingerprint(KEY, simulate, fit(steps))
+
+    x = jnp.arange(3.0)
+    assert found(x, 5) == found(x, 5)
+    assert len({found(x, 5), found(x + 1, 5), found(x, 6), found(x, None)}) == 4
+
+
+@pytest.mark.slow
+def test_a_fingerprint_is_the_same_in_every_process():
+    code = (
+        f"import jax, numpyro, numpyro.distributions as dist\n{COMMAND_MODEL}"
+        + """
+import ksivi.calibration as c, ksivi.calibration._calibrate as at, functools
+fit = functools.partial(lambda key, target, n: n in {"a", "b", "c"}, n="a")
+simulate = c.simulate_numpyro(line, jax.numpy.zeros(3))
+print(at._fingerprint(jax.random.key(0), simulate, fit))
+"""
+    )
+    say = lambda: subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)  # noqa: E731
+    assert say().stdout == say().stdout != b""
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"ranks": {}, "shares": {}},
+        {"ranks": {"x[0]": 100, "x[1]": 0}},
+        {"shares": {"x[0]": 1.5, "x[1]": 0.5}},
+        {"shares": {"x[0]": None, "x[1]": 0.5}},
+        {"shares": {"x[0]": float("nan"), "x[1]": 0.5}},
+        {"shares": {"x[0]": 0.5}},
+        None,
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_complete_line_that_is_wrong_is_refused_and_kept(tmp_path, fault, end):
+    path, model = tmp_path / "record.jsonl", Model()
+    run(model, 2, record=path)
+    first, last = path.read_text().splitlines()
+    wrong = "my notes" if fault is None else json.dumps({**json.loads(last), **fault})
+    path.write_text(f"{first}\n{wrong}{end}")
+    with pytest.raises(ValueError, match=r"replications, but line 2 of .*record.jsonl is not one"):
+        run(model, 2, record=path)
+    assert path.read_text() == f"{first}\n{wrong}{end}"
+
+
+def test_half_a_line_that_ends_with_a_newline_is_kept(tmp_path):
+    path, model = tmp_path / "record.jsonl", Model()
+    run(model, 2, record=path)
+    path.write_text(path.read_text()[:-30] + "\n")
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="but line 2 of"):
+        run(model, 2, record=path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Simulation-based calibration: do posterior intervals contain the truth as often as they say?"""
 
-from ._calibrate import Calibration, Replication, calibrate
+from ._calibrate import Calibration, calibrate
+from ._record import Replication
 from ._simulate import Simulate as Simulate
 from ._simulate import simulate_numpyro
 

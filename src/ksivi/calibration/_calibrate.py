@@ -2,11 +2,9 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, ClassVar
 
 import jax
@@ -20,38 +18,16 @@ from .._core.checks import (
     describe,
     require_callable,
 )
-from .._core.files import read_bytes, write_atomically
 from .._core.interrupts import Interrupts
-from .._core.schema import conform
 from ..auto import fit as run_fit
 from ..results import Fit
 from ..targets import Target
+from ._identity import digest
+from ._record import RANKED, Replication, append, read
 from ._simulate import Simulate
 
-_RANKED, _DRAWN, _BINS = 99, 1_000, 20
-"""Draws for the rank of a true value, draws for the intervals, and bins of the test."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Replication:
-    """One set of true parameters, and where they lie in the posterior of their data.
-
-    **Attributes:**
-
-    - `key`, `index`: the key of the calibration, and the number of this replication.
-    - `ranks`: for each parameter, how many of 99 draws are below the true value.
-    - `shares`: for each parameter, the share of 1,000 draws below the true value. A central
-        interval contains the value if the share lies between the interval's levels.
-    - `trusted`, `status`, `seconds`: the verdict and the time of the fit.
-    """
-
-    key: str
-    index: int
-    ranks: dict[str, int]
-    shares: dict[str, float]
-    trusted: bool
-    status: str
-    seconds: float
+_DRAWN, _BINS = 1_000, 20
+"""Draws for the intervals, and bins of the test."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +62,7 @@ class Calibration:
         """Histograms of the ranks. They are flat if the posteriors are calibrated."""
         return np.array(
             [
-                np.bincount(column * _BINS // (_RANKED + 1), minlength=_BINS)
+                np.bincount(column * _BINS // (RANKED + 1), minlength=_BINS)
                 for column in self.ranks.T
             ]
         )
@@ -156,7 +132,7 @@ def calibrate(
     - `num_replications`: the number of simulated data sets.
     - `fit`: a function from a key and a target to a `Fit`. Default: `ksivi.fit`.
     - `record`: a file. Every replication adds one line of JSON, and replications in the file are
-        not run again.
+        not run again. A file of another key, another model, other data or another `fit` is refused.
     - `heard`: a function that is called with every new `Replication`.
 
     ```python
@@ -192,12 +168,14 @@ def calibrate(
         require_callable(one, name)
     if not isinstance(record, str | os.PathLike | None):
         raise ValueError(f"record must be the path of a file, got {describe(record)}")
+    fingerprint = "" if record is None else _fingerprint(key, simulate, fit)
     with attributing_errors_to("record"):
-        done = {one.index: one for one in _read(record, _name(key))}
+        done = {one.index: one for one in read(record, _name(key), fingerprint)}
     for i in range(count):
         if i not in done:
-            done[i] = _uninterrupted(key, i, simulate, fit)
-            _append(record, done[i])
+            found = _uninterrupted(key, i, simulate, fit)
+            done[i] = dataclasses.replace(found, fingerprint=fingerprint)
+            append(record, done[i])
             if heard is not None:
                 with attributing_errors_to("heard"):
                     heard(done[i])
@@ -222,13 +200,8 @@ def _uninterrupted(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Calla
 
 
 def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable) -> Replication:
-    truth_key, fit_key, draw_key = jax.random.split(jax.random.fold_in(key, index), 3)
-    with attributing_errors_to("simulate"):
-        truth, target = simulate(truth_key)
-    if not isinstance(truth, dict) or not isinstance(target, Target):
-        raise ValueError(
-            f"simulate must return a dict of parameters and a Target, got {describe((truth, target))}"
-        )
+    truth_key, fit_key, draw_key = _keys(key, index)
+    truth, target = _simulated(simulate, truth_key)
     began = time.perf_counter()
     with contextlib.nullcontext() if fit is _fit else attributing_errors_to("fit"):
         found = fit(fit_key, target)
@@ -241,9 +214,30 @@ def _replicate(key: PRNGKeyArray, index: int, simulate: Simulate, fit: Callable)
         )
     ranks, shares = {}, {}
     for name, below in _below(truth, draws):
-        ranks[name], shares[name] = int(below[:_RANKED].sum()), float(below.mean())
+        ranks[name], shares[name] = int(below[:RANKED].sum()), float(below.mean())
     seconds = time.perf_counter() - began
     return Replication(_name(key), index, ranks, shares, found.trusted, str(found.status), seconds)
+
+
+def _keys(key: PRNGKeyArray, index: int) -> PRNGKeyArray:
+    """The keys of a replication's parameters and data, of its fit and of its draws."""
+    return jax.random.split(jax.random.fold_in(key, index), 3)
+
+
+def _simulated(simulate: Simulate, key: PRNGKeyArray) -> tuple[dict[str, Any], Target]:
+    with attributing_errors_to("simulate"):
+        truth, target = simulate(key)
+    if not isinstance(truth, dict) or not isinstance(target, Target):
+        raise ValueError(
+            f"simulate must return a dict of parameters and a Target, got {describe((truth, target))}"
+        )
+    return truth, target
+
+
+def _fingerprint(key: PRNGKeyArray, simulate: Simulate, fit: Callable) -> str:
+    """A digest of the first replication's parameters and target, of `fit` and of the draws."""
+    truth, target = _simulated(simulate, _keys(key, 0)[0])
+    return digest(truth, target, fit, (RANKED, _DRAWN))
 
 
 def _below(
@@ -263,48 +257,3 @@ def _below(
 
 def _name(key: PRNGKeyArray) -> str:
     return f"{jax.random.key_impl(key)} {np.asarray(jax.random.key_data(key)).tobytes().hex()}"
-
-
-def _read(path: str | os.PathLike | None, key: str) -> list[Replication]:
-    """The replications in the record.
-
-    An incomplete last line, left by a crash or a full disk, is removed from the file.
-    """
-    if path is None:
-        return []
-    if not Path(path).parent.is_dir():
-        raise ValueError(f"record must be a file in an existing folder, got {path}")
-    if not Path(path).exists():
-        return []
-    lines, found = read_bytes(path).decode().splitlines(keepends=True), []
-    for i, line in enumerate(lines):
-        try:
-            found.append(_replication(line))
-        except (ValueError, RecursionError) as error:
-            if i < len(lines) - 1:
-                raise ValueError(
-                    f"record must contain replications, but line {i + 1} of {path} is not one: {error}"
-                ) from error
-            write_atomically(path, "".join(lines[:-1]).encode())
-    if found and len(found) == len(lines) and not lines[-1].endswith("\n"):
-        write_atomically(path, ("".join(lines) + "\n").encode())
-    if any(one.key != key or set(one.ranks) != set(found[0].ranks) for one in found):
-        raise ValueError(
-            f"record must come from the same key, but {path} belongs to a different calibration"
-        )
-    return found
-
-
-def _replication(line: str) -> Replication:
-    one = conform(json.loads(line), Replication, "it")
-    if set(one.shares) != set(one.ranks) or not all(0 <= r <= _RANKED for r in one.ranks.values()):
-        raise ValueError(f"it must have a share and a rank of 0 to {_RANKED} for each parameter")
-    return one
-
-
-def _append(path: str | os.PathLike | None, one: Replication) -> None:
-    if path is not None:
-        with Path(path).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dataclasses.asdict(one)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())

@@ -1,5 +1,6 @@
 """`ksivi calibrate`."""
 
+import functools
 import json
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +36,7 @@ def calibrate(
     Each replication draws parameters from the prior, simulates data, fits them, and ranks the true
     parameters among the posterior draws. --data fixes the number of observations; the observed
     values are replaced. Each replication is saved immediately: after Ctrl-C, run the same command
-    again to continue.
+    again to continue. A folder of another model, other data or other settings is refused.
 
     Exit codes: 0 calibrated, 2 bad input, 3 not calibrated (the ranks of a parameter are not
     uniform, p < 0.01 after correction), 4 the folder could not be written, 130 interrupted.
@@ -53,7 +54,6 @@ def calibrate(
 
     require_seed(seed)
     simulate, place = simulate_of(model, data), folder(out)
-    options = {"fit": lambda key, target: fit(key, target, num_steps=steps, progress=False)}
     say = lambda one: notes.print(  # noqa: E731
         f"{one.index + 1} of {replications}: {one.seconds:.0f} s, {one.status}",
         highlight=False,
@@ -70,7 +70,7 @@ def calibrate(
             replications,
             record=record,
             heard=say,
-            **options,
+            fit=functools.partial(fit, num_steps=steps, progress=False),
         )
         with replacing(place / "ranks.png") as beside:
             save(rank_histograms(found), beside)
