@@ -2,17 +2,20 @@
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 import shutil
 import stat
 import threading
 
+import jax.numpy as jnp
 import pytest
 
 import killed
 import ksivi
-from ksivi.results import Record
+from ksivi.families import Empirical
+from ksivi.results import Posterior, Record
 
 pytest.importorskip("typer")
 from typer.testing import CliRunner
@@ -291,3 +294,42 @@ def test_other_files_in_a_folder_are_passed_over(kind, tmp_path):
     if kind is not dangling:
         with pytest.warns(RuntimeWarning, match="damaged checkpoint"):
             assert isinstance(in_time(lambda: killed.run(tmp_path, num_steps=10)), ValueError)
+
+
+def forge(folder, posterior):
+    """A record whose sums are right, with this posterior in it."""
+    small_record().write(folder)
+    posterior.save(folder / "posterior.safetensors")
+    parameters = {name: list(shape) for name, shape in posterior.layout}
+    facts = small_record().facts | {"parameters": parameters}
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in ("history.npz", "posterior.safetensors"):
+        digest.update(hashlib.sha256((folder / name).read_bytes()).digest())
+    (folder / "fit.json").write_text(json.dumps(facts | {"sha256": digest.hexdigest()}))
+
+
+COMMANDS = [("report",), ("sample", "-n", "3"), ("sample", "-n", "3", "--format", "npz")]
+
+
+@pytest.mark.parametrize("name", ["\ud800x", "n" * 70_000], ids=["surrogate", "long"])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_names_that_no_file_can_hold_are_refused(name, words, tmp_path):
+    posterior = Posterior(Empirical(jnp.zeros((5, 2))), None, ((name, (2,)),))
+    forge(tmp_path, posterior)
+    error = cli(words[0], tmp_path, *words[1:])
+    assert isinstance(error, ValueError)
+    assert "a name in the layout must be UTF-8 text of at most 1,000 characters" in str(error)
+    assert len(str(error)) < 1_000
+    str(error).encode()
+
+
+@pytest.mark.parametrize("value", [jnp.nan, jnp.inf])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_draws_that_are_not_finite_are_refused(value, words, tmp_path):
+    draws = jnp.zeros((5, 2)).at[:, 1].set(value)
+    forge(tmp_path, Posterior(Empirical(draws), None, (("a", ()), ("b", ()))))
+    before = set(os.listdir(tmp_path))
+    error = cli(words[0], tmp_path, *words[1:])
+    assert isinstance(error, ValueError)
+    assert "the draws of this posterior are not finite: 'b'" in str(error)
+    assert set(os.listdir(tmp_path)) == before

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -104,6 +105,27 @@ def test_the_page_says_what_was_run_and_needs_no_network(record):
     assert "a & <b>" not in html
     assert not re.search(r'(src|href)="(https?:)?//', html)
     assert html == run_page(record)
+
+
+STYLED = """
+import matplotlib, pathlib, sys
+from ksivi.report import growing_curve
+assert matplotlib.rcParams["text.usetex"] == (sys.argv[1] == "styled")
+before = dict(matplotlib.rcParams)
+pathlib.Path("page.html").write_text(growing_curve([1, 2, 3], [3.0, 2.0, 1.0]))
+assert dict(matplotlib.rcParams) == before
+"""
+
+
+def test_a_matplotlibrc_in_the_current_folder_changes_no_figure(tmp_path):
+    pages = []
+    for name, style in (("plain", ""), ("styled", "text.usetex: True\nlines.linewidth: 30\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "matplotlibrc").write_text(style)
+        command = [sys.executable, "-W", "error", "-c", STYLED, name]
+        subprocess.run(command, cwd=tmp_path / name, check=True, timeout=120)
+        pages.append((tmp_path / name / "page.html").read_text())
+    assert pages[0] == pages[1]
 
 
 @browser

@@ -12,6 +12,7 @@ import pytest
 
 import ksivi
 from ksivi import results
+from ksivi.families import Empirical
 from ksivi.results import (
     ChainDiagnostics,
     Diagnostics,
@@ -289,3 +290,41 @@ def test_words_that_cannot_be_read_are_kept():
     upgraded = results._legacy.upgraded({"ELBO": "about 3", "Pareto k-hat": "high"})
     assert diagnostics_from_json(upgraded) is None
     assert rows_of(upgraded) == [("ELBO", "about 3"), ("Pareto k-hat", "high")]
+
+
+def record_of(history, name="a"):
+    posterior = results.Posterior(Empirical(jnp.zeros((5, 2))), None, ((name, (2,)),))
+    facts = results.read_record(OLD / min(path.name for path in OLD.iterdir())).facts
+    return results.Record(posterior, facts | {"parameters": {name: [2]}}, history)
+
+
+BAD_HISTORIES = {
+    "objects": ({"odd": np.array([{}, None])}, "'odd' in the history must be numbers or text"),
+    "fields": ({"odd": np.zeros(2, [("a", object)])}, "'odd' in the history must be numbers"),
+    "rows": ({"odd": [[1], [1, 2]]}, "'odd' in the history must be an array"),
+    "a surrogate": ({"\ud800": np.zeros(2)}, "a name in the history must be UTF-8"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_HISTORIES)
+def test_a_history_that_cannot_be_read_again_replaces_nothing(name, tmp_path):
+    steps, (odd, message) = {"step": np.arange(2)}, BAD_HISTORIES[name]
+    record_of(steps).write(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        record_of(steps | odd).write(tmp_path)
+    assert list(results.read_record(tmp_path).history) == ["step"]
+
+
+def test_a_name_that_cannot_be_read_again_replaces_nothing(tmp_path):
+    steps = {"step": np.arange(2)}
+    record_of(steps).write(tmp_path)
+    with pytest.raises(ValueError, match="a name in the layout must be UTF-8"):
+        record_of(steps, "\ud800").write(tmp_path)
+    assert results.read_record(tmp_path).posterior.layout == (("a", (2,)),)
+
+
+def test_a_history_may_have_an_entry_named_file(tmp_path):
+    record_of({"step": np.arange(2), "file": jnp.ones(2), "compress": [1, 2]}).write(tmp_path)
+    found = results.read_record(tmp_path).history
+    assert list(found) == ["step", "file", "compress"]
+    assert np.array_equal(found["file"], np.ones(2))

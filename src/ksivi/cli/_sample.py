@@ -1,11 +1,9 @@
 """`ksivi sample`."""
 
 import csv
-import zipfile
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from .._core.checks import as_choice, as_count
@@ -36,32 +34,29 @@ def sample(
     """
     import jax
 
-    from ..results import read_record
+    from ..results import read_record, require_finite
 
     as_choice(form, "--format", _FORMATS)
     n = as_count(n, "-n")
     require_seed(seed)
     posterior, key = read_record(run).posterior, jax.random.key(seed)
+    draws = posterior.draws(key, n)
+    require_finite(draws)
     path = run / f"draws.{'nc' if form == 'netcdf' else form}" if out is None else out
     folder(path.parent)
     with replacing(path) as beside:
         if form == "netcdf":
             posterior.to_arviz(key, n).to_netcdf(str(beside))
         else:
-            _write(beside, posterior.draws(key, n), form)
+            _write(beside, draws, form)
     notes.print(f"{n:,} draws: {path}", highlight=False, markup=False)
 
 
 def _write(path: Path, draws: dict, form: str) -> None:
-    from ..results import named_columns
+    from ..results import named_columns, write_npz
 
     if form == "npz":
-        with zipfile.ZipFile(
-            path, "w"
-        ) as archive:  # np.savez would take a parameter named `file` as its own argument
-            for name, values in draws.items():
-                with archive.open(f"{name}.npy", "w") as file:
-                    np.lib.format.write_array(file, np.asarray(values))
+        write_npz(path, draws, "the draws", compress=False)
         return
     columns = named_columns(draws)
     with path.open("w", encoding="utf-8", newline="") as file:

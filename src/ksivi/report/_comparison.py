@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from ..targets import Target
-from ._figures import contours, dress, frame, new_figure
+from ._figures import contours, dress, frame, new_figure, own_style
 
 _COLUMNS = 4
 _TRUTH, _METHOD = "#8a8a8a", "#1f5fa8"
 
 
+@own_style()
 def methods_and_truth(
     path: str | os.PathLike,
     target: Target,

@@ -11,7 +11,7 @@ from .._core.checks import as_count, as_single_key
 from ..diagnostics import witness
 from ..results import Posterior
 from ..targets import Target
-from ._figures import dress, frame, new_figure
+from ._figures import dress, frame, new_figure, own_style
 from ._style import FAINT, save
 
 _CELLS = 14
@@ -81,6 +81,7 @@ def _by_cell(
     return mean(points), arrows, size**2 / np.maximum(size**2 + spread**2, _TINY)
 
 
+@own_style()
 def _draw(path, points, centres, arrows, certainty, names) -> None:
     figure = new_figure(figsize=(5.6, 5.2))
     axis = figure.subplots()

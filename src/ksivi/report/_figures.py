@@ -1,7 +1,8 @@
 """Figures of two-dimensional draws, and helpers that all figures share."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,8 +12,28 @@ import numpy as np
 from ..targets import Target
 
 _INK, _GRID = "#1a1a1a", 200
+_SESSION = ("backend", "backend_fallback", "interactive", "toolbar")
+"""Settings of matplotlib that belong to the session and not to a figure."""
 
 
+@contextlib.contextmanager
+def own_style(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
+    """Figures inside start from matplotlib's own defaults.
+
+    A `matplotlibrc` in the current folder does not change them. It is also a decorator.
+
+    **Arguments:**
+
+    - `changes`: settings that differ from the defaults.
+    """
+    matplotlib = _matplotlib()
+    defaults = matplotlib.rcParamsDefault
+    plain = {key: defaults[key] for key in defaults if key not in _SESSION}
+    with matplotlib.rc_context({**plain, **(changes or {})}):
+        yield
+
+
+@own_style()
 def draws_and_contours(
     path: str | os.PathLike, panels: Sequence[tuple[str, Target, np.ndarray, np.ndarray]]
 ) -> None:
@@ -86,8 +107,12 @@ def mass_levels(density: np.ndarray, masses: Sequence[float]) -> list[float]:
 
 def new_figure(**options):
     """A figure without pyplot, so that a notebook's backend is not changed."""
+    return _matplotlib().figure.Figure(layout="constrained", **options)
+
+
+def _matplotlib() -> Any:
     try:
-        from matplotlib.figure import Figure
+        import matplotlib.figure
     except ImportError as error:
         raise ImportError("figures need matplotlib: pip install 'ksivi[plot]'") from error
-    return Figure(layout="constrained", **options)
+    return matplotlib

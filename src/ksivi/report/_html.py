@@ -7,6 +7,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from ._figures import own_style
+
 
 def page(title: str, body: str, refresh_s: int | None = None) -> str:
     """A whole document with its style and script.
@@ -63,13 +65,9 @@ def svg(figure: Any, alt: str) -> str:
 
     Black becomes the text colour, so that it is readable in dark mode.
     """
-    import matplotlib
-
     out = io.StringIO()
     # Text stays text. The salt makes identifiers unique on a page, and the same in every run.
-    with matplotlib.rc_context(
-        {"svg.fonttype": "none", "svg.hashsalt": alt, "font.family": "sans-serif"}
-    ):
+    with own_style({"svg.fonttype": "none", "svg.hashsalt": alt, "font.family": "sans-serif"}):
         figure.savefig(
             out, format="svg", transparent=True, metadata={"Date": None, "Creator": None}
         )

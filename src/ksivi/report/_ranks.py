@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ._figures import dress
+from ._figures import dress, own_style
 from ._style import FAINT, panels
 
 _SHOWN, _COLUMNS = 12, 4
 
 
+@own_style()
 def rank_histograms(found: Any) -> Any:
     """Histograms of the ranks of the first twelve parameters, and the coverage of the intervals.
 

@@ -8,8 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..results import Record, named_columns, rows_of
-from ._figures import dress, mass_levels, new_figure
+from ..results import Record, named_columns, require_finite, rows_of
+from ._figures import dress, mass_levels, new_figure, own_style
 from ._html import note, page, panels, section, table
 
 _NUM_DRAWS = 4_000
@@ -42,6 +42,7 @@ MEANINGS = {
 }
 
 
+@own_style()
 def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     """One HTML document about a run. It needs no other file and no network.
 
@@ -51,7 +52,9 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     - `key`: for the draws on the page.
     """
     key = jax.random.key(0) if key is None else key
-    draws = named_columns(record.posterior.draws(key, _NUM_DRAWS))
+    found = record.posterior.draws(key, _NUM_DRAWS)
+    require_finite(found)
+    draws = named_columns(found)
     parts = [
         _verdict(record.facts),
         _curves(record.history),
@@ -90,6 +93,7 @@ def _curves(history: dict[str, np.ndarray]) -> str:
     return section("Training", panels(shown, wide=True), words) if shown else ""
 
 
+@own_style()
 def growing_curve(steps: Sequence[int], losses: Sequence[float]) -> str:
     """The loss of a running fit, with one point per chunk."""
     return panels(
@@ -164,8 +168,8 @@ def _pair(a: str, b: str, x: np.ndarray, y: np.ndarray) -> Any:
     axis = figure.subplots()
     spans = [_frame(x), _frame(y)]
     axis.scatter(x[:300], y[:300], s=2, color=_BLUE, alpha=0.5, linewidths=0)
-    if all(high > low for low, high in spans):
-        counts, edges_x, edges_y = np.histogram2d(x, y, bins=_GRID, range=spans)
+    counts, edges_x, edges_y = np.histogram2d(x, y, bins=_GRID, range=spans)
+    if counts.any():
         density = _smooth(counts).T
         levels = np.unique([*mass_levels(density, _MASSES), density.max() * 1.01])
         centres = [0.5 * (edges[1:] + edges[:-1]) for edges in (edges_x, edges_y)]

@@ -6,6 +6,7 @@ and so on.
 
 from .._core import archive as archive
 from ._arviz import named_columns as named_columns
+from ._arviz import require_finite as require_finite
 from ._diagnostics import (
     ChainDiagnostics,
     Diagnostics,
@@ -21,6 +22,7 @@ from ._fit import Fit as Fit
 from ._fit import gathered as gathered
 from ._fit import raise_if_diverged as raise_if_diverged
 from ._json import rows_of as rows_of
+from ._npz import write_npz as write_npz
 from ._posterior import Posterior as Posterior
 from ._posterior import load as load
 from ._record import Record as Record

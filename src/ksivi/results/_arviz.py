@@ -62,6 +62,19 @@ def named_columns(draws: dict[str, Any]) -> Group:
     return columns
 
 
+def require_finite(draws: dict[str, Any]) -> None:
+    """Raises `ValueError` with the first parameter of which no draw is finite.
+
+    Single draws may overflow.
+    """
+    for name, values in draws.items():
+        if not np.isfinite(np.asarray(values)).any(axis=0).all():
+            raise ValueError(
+                f"the draws of this posterior are not finite: {name!r} is infinite or NaN in all "
+                f"{len(values):,} draws"
+            )
+
+
 def _assemble(groups: dict[str, Group], observed: Group) -> Any:
     try:
         import arviz

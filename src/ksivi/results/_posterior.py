@@ -17,6 +17,7 @@ from .._core.files import save
 from .._core.schema import conform
 from ..families import Empirical, SemiImplicit
 from ..targets import Affine, Layout, Support, Target, split
+from ._names import require_names
 
 
 @archive.register
@@ -177,6 +178,7 @@ def _require_consistent(posterior: Posterior) -> None:
     x = eqx.filter_eval_shape(_sample, posterior, jax.random.key(0), 2)
     layout = conform(posterior.layout, tuple[tuple[Any, ...], ...], "layout")
     names = [conform(name, str, "a name") for name, _ in layout]
+    require_names(names, "the layout")
     shapes = [conform(shape, tuple[int, ...], "a shape") for _, shape in layout]
     fits = sum(math.prod(shape) for shape in shapes) == posterior.dim and x.shape[1:] == (
         posterior.dim,

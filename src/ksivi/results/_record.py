@@ -25,6 +25,8 @@ from ._facts import require_facts, require_history
 from ._fit import Fit
 from ._json import diagnostics_from_json, diagnostics_to_json
 from ._legacy import upgraded
+from ._names import require_names
+from ._npz import write_npz
 from ._posterior import Posterior, load
 from ._record_files import FACTS, HISTORY, POSTERIOR, path_of, replace_record, stamps
 
@@ -64,10 +66,12 @@ class Record:
 
         At every moment the folder holds the older record or the new one, also if the disk is full
         or another process writes there. If the new one cannot be written, an `OSError` is raised.
+        A `ValueError` names an entry that could not be read again.
         """
+        require_names([name for name, _ in self.posterior.layout], "the layout")
+        history, posterior = _npz(self.history), archive.pack(self.posterior)
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        history, posterior = _npz(self.history), archive.pack(self.posterior)
         sha256 = _digest(self.facts, [history, posterior])
         sealed = {**self.facts, "sha256": sha256}
         text = json.dumps(sealed, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -126,8 +130,7 @@ def _checked(folder: Path, facts: dict[str, Any]) -> Record:
 
 def _npz(arrays: dict[str, Any]) -> bytes:
     content = io.BytesIO()
-    stored: dict[str, Any] = {name: np.asarray(values) for name, values in arrays.items()}
-    np.savez_compressed(content, **stored)
+    write_npz(content, arrays, "the history", compress=True)
     return content.getvalue()
 
 
