@@ -1,6 +1,7 @@
 """`ksivi fit | sample | report`: from files to a folder, draws and a page."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from ksivi.training import Chunk
 
 pytest.importorskip("typer")
 from ksivi.cli._data import numbers_of, read_data
+from ksivi.cli._fit import _remove_snapshots
 from ksivi.cli._live import serving
 from ksivi.cli._models import target_of
 from test_cli import ksivi as command
@@ -330,3 +332,31 @@ def test_bad_folders_are_one_line(tmp_path):
         done = command(*arguments)
         assert done.returncode == 2
         assert "must be the folder of a finished `ksivi fit`" in " ".join(done.stderr.split())
+
+
+def test_files_that_are_no_snapshots_stay_when_a_fit_is_complete(tmp_path):
+    for name in ("step-000000000500.safetensors", "mine.pt"):
+        (tmp_path / name).write_text("x")
+    _remove_snapshots(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.pt"]
+    (tmp_path / "mine.pt").unlink()
+    _remove_snapshots(tmp_path)
+    assert not tmp_path.exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_stdout_is_reported_and_nothing_else_fails():
+    code = "from ksivi.cli._shared import say; say('word'); say('more'); raise SystemExit(3)"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 3
+    assert done.stderr.strip() == "stdout could not be written: No space left on device"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+def test_a_log_that_is_a_pipe_without_a_reader_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "log")
+    with pytest.raises(ValueError, match="path must name a file that can be written"):
+        ksivi.JSONLines(tmp_path / "log")

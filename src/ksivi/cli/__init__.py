@@ -10,6 +10,7 @@ paper = "ksivi_paper.cli:app"
 """
 
 import atexit
+import os
 import signal
 from importlib.metadata import entry_points
 from typing import Annotated
@@ -110,6 +111,11 @@ def _run() -> None:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         fail(error, BAD_INPUT)
+    except AssertionError as error:  # from JAX, when the device of JAX_PLATFORMS is not there
+        if "JAX_PLATFORMS" not in os.environ:
+            raise
+        asked = os.environ["JAX_PLATFORMS"]
+        fail(ValueError(f"JAX_PLATFORMS={asked} has no device here: {error}"), BAD_INPUT)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -19,6 +18,7 @@ from ._shared import (
     interrupts,
     notes,
     require_seed,
+    say,
 )
 
 
@@ -125,12 +125,20 @@ def run_request(
         with contextlib.suppress(KeyboardInterrupt):
             if watch is not None:
                 watch.finish(record)
-    typer.echo(json.dumps(record.facts) if as_json else str(found))
+    say(json.dumps(record.facts) if as_json else str(found))
     if problem is not None:
         fail(problem, NOT_SAVED)
     interrupted = found.status.kind == "interrupted"
     if snapshots is not None and not interrupted:
-        shutil.rmtree(snapshots, ignore_errors=True)
+        _remove_snapshots(snapshots)
     after = "resume" if interrupted and checkpoint else "report"
     notes.print(f"saved in {place}; next: ksivi {after} {place}", highlight=False, markup=False)
     raise typer.Exit(INTERRUPTED if interrupted else 0 if found.trusted else NOT_TRUSTED)
+
+
+def _remove_snapshots(snapshots: Path) -> None:
+    """Removes the snapshots of a fit that is complete. Other files in the folder are not ours."""
+    with contextlib.suppress(OSError):
+        for path in snapshots.glob("step-*.safetensors"):
+            path.unlink()
+        snapshots.rmdir()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+import typer
 from rich.console import Console
 
 from .._core.checks import as_count
@@ -24,6 +25,18 @@ def fail(error: Exception, code: int) -> NoReturn:
     """Prints the error in one line, and exits with the code."""
     notes.print(f"error: {error}", style="bold red", markup=False, highlight=False)
     sys.exit(code)
+
+
+def say(text: str) -> None:
+    """Prints a result to stdout. A full disk or a closed pipe there does not undo what was saved."""
+    try:
+        typer.echo(text)
+        sys.stdout.flush()
+    except OSError as error:
+        notes.print(f"stdout could not be written: {error.strerror}", highlight=False)
+        # Python writes what is left at its exit, and would fail again.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def leave(code: int) -> NoReturn:

@@ -26,7 +26,9 @@ class JSONLines:
         self.path = Path(path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.open("a").close()
+            # Without O_NONBLOCK, a pipe that nobody reads would wait for its reader.
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)
+            os.close(os.open(self.path, flags, 0o666))
         except OSError as error:
             raise ValueError(
                 f"path must name a file that can be written, got {path}: {error.strerror}"
