@@ -84,12 +84,13 @@ def examine(
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, gaussians))
     change = difference(draws, moved.after)
     apart, disagreements = _compare_runs(runs_key, target, draws, others)
+    improper = is_improper(target, draws, axes)
     doubts = [
         moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes)),
         weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
         misses_modes(draws, modes, target),
-        is_improper(target, draws, axes),
+        improper,
         cannot_tell(weighed, is_light, memory),
     ]
     diagnostics = FitDiagnostics(
@@ -110,7 +111,9 @@ def examine(
         num_mixing=NUM_MIXING,
         widening=WIDENING,
     )
-    found = _with_cause(target, early, [doubt for doubt in doubts if doubt])
+    found = [doubt for doubt in doubts if doubt]
+    if improper is None:
+        found = _with_cause(target, early, found)
     return Findings(diagnostics, found, weighed, moved)
 
 
@@ -123,9 +126,9 @@ def _unexamined(
     """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
     finite = draws[np.isfinite(draws).all(axis=1)]
     why = improper_around(target, finite) if len(finite) else None
-    doubts = [why] if why else []
-    doubts.append(f"the draws cannot be examined: {error}")
-    return Findings(FitDiagnostics(), _with_cause(target, early, doubts))
+    doubts = [f"the draws cannot be examined: {error}"]
+    doubts = [why, *doubts] if why else _with_cause(target, early, doubts)
+    return Findings(FitDiagnostics(), doubts)
 
 
 def _with_cause(
@@ -137,7 +140,7 @@ def _with_cause(
     that are not among the draws, proper posteriors look improper at times. Hence this explains
     other doubts and raises none.
     """
-    if not doubts or early is None or any("may be improper" in doubt for doubt in doubts):
+    if not doubts or early is None:
         return doubts
     cause = improper_from(target, early)
     return doubts if cause is None else [cause, *doubts]
