@@ -141,8 +141,8 @@ def test_text_that_a_model_does_not_take_is_left_out(model, capsys):
         for function in ("line", "every"):
             target = target_of(f"{model}:{function}", None, model.parent / name)
             assert dict(target.layout) == {"slope": ()}
-            said = " ".join(capsys.readouterr().err.split())
-            assert f":{function} does not take who, age: not used" in said
+            said = "".join(capsys.readouterr().err.split())  # a long path is broken anywhere
+            assert f":{function}doesnottakewho,age:notused" in said
     with pytest.raises(ValueError, match="--data: column 'who' has 'ann' in row 1"):
         target_of(f"{model}:named", None, model.parent / "people.csv")
 
@@ -200,7 +200,7 @@ def test_a_pymc_model_is_found_by_its_type(tmp_path):
         ("optional", None, "x.csv", "'y' has no data, because the argument 'y' of the model"),
         ("broken", None, "x.csv", "broken failed: ValueError: log_density must be finite"),
         ("dict", None, None, "must be a function whose arguments have names"),
-        ("line", None, "gap.csv", r"'y' \(Normal\) is -inf in row 1 of 2"),
+        ("line", None, "gap.csv", r"'y' \(Normal\) is .* in row 1 of 2"),
     ],
 )
 def test_what_does_not_fit_is_named(model, name, dim, data, message):

@@ -58,7 +58,7 @@ def in_a_plate(x, y=None, batch_size=2):
         ),
         (
             lambda: ksivi.from_numpyro(line, GAP, X),
-            r"in line \d+, `numpyro.sample\(\"obs\".* argument 'x' has NaN .* in row 3 of 5",
+            r"(`numpyro.sample\(\"obs\"|'obs' \(Normal\)).* argument 'x' has NaN .* in row 3 of 5",
         ),
         (
             lambda: ksivi.from_numpyro(counts, np.array([1, -2, 3, -1])),

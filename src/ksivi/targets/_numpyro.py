@@ -22,6 +22,7 @@ from ._numpyro_checks import (
     named_arguments,
     require_observations,
     require_shapes,
+    require_whole_numbers,
 )
 from ._plates import Plate, PlateDensity, Sites, on_rows, require_rows, subsampled_plate
 from ._pytree import PytreeDensity
@@ -189,6 +190,7 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
         sites = _trace(model, args, kwargs)
     plate, sites = _on_all_rows(model, args, kwargs, sites)
     require_shapes(sites)
+    require_whole_numbers(sites)
     density, latent = NumPyroModel(model, args, kwargs, plate), latent_sites(sites)
     supports = {name: _support(name, site) for name, site in latent.items()}
     point = {name: _unconstrained(site) for name, site in latent.items()}

@@ -166,6 +166,23 @@ def require_shapes(sites: Sites) -> None:
             )
 
 
+def require_whole_numbers(sites: Sites) -> None:
+    """Raises `ValueError` if a discrete site has fractions for data: old NumPyro takes them."""
+    terms = []
+    for name, site in sites.items():
+        if site["type"] != "sample" or not site["is_observed"] or _is_masked(site["fn"]):
+            continue
+        if site["fn"].support is not None and site["fn"].support.is_discrete:
+            values = jnp.where(jnp.asarray(site["value"]) % 1 == 0, 0.0, -jnp.inf)
+            terms.append(Term(name, values, site["value"], distribution_name(site["fn"])))
+    if said := explain_terms(terms):
+        raise ValueError(f"the data of a discrete site must be whole numbers: {said}")
+
+
+def _is_masked(distribution: Any) -> bool:
+    return type(distribution).__name__ == "MaskedDistribution"
+
+
 def latent_sites(sites: Sites) -> Sites:
     """The sites to infer. Raises `ValueError` if there are none, or if one is not continuous."""
     for name, site in sites.items():
