@@ -99,3 +99,8 @@ def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
     """n keys from one key. For a batch of keys, each of the n results is a batch."""
     split = lambda k: jax.random.split(k, n)  # noqa: E731
     return tuple(split(key) if key.ndim == 0 else jnp.moveaxis(jax.vmap(split)(key), 1, 0))
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """A NumPy generator that is seeded by a key, for work on the host."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())

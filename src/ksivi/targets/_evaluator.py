@@ -1,0 +1,80 @@
+"""Log densities and scores of many points, from one small program of the target."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._core.compile import one_shot
+from .._core.sharding import has_mesh
+from ._target import Target
+
+_SIZES = (2_048, 256, 32)
+"""Points per call of the program. Each size is compiled once, when it is first needed."""
+
+
+class Evaluator:
+    """Evaluates log p and ∇ log p at points in NumPy arrays, in the target's own coordinates.
+
+    A search, chains and checks are driven from the host around this one program. So a new model
+    compiles it and nothing else, and new data of the same shapes compile nothing.
+
+    **Attributes:**
+
+    - `count`: the number of points evaluated so far.
+
+    ```python
+    evaluate = Evaluator(target)
+    log_density, score = evaluate(np.zeros((100, target.dim)))  # (100,), (100, dim)
+    ```
+    """
+
+    def __init__(self, target: Target):
+        self.target, self.dim, self.count = target.unwhitened(), target.dim, 0
+        self._programs: dict[int, Callable] = {}
+
+    def __call__(
+        self, points: Float[np.ndarray, "n d"]
+    ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n d"]]:
+        self.count += len(points)
+        x = np.asarray(points, jnp.result_type(float))
+        # All calls are made before the first result is read, so that the device is never idle.
+        parts = [(len(part), self._call(part)) for part in _parts(x)]
+        values = [np.asarray(value, np.float64)[:n] for n, (value, _) in parts]
+        scores = [np.asarray(score, np.float64)[:n] for n, (_, score) in parts]
+        return np.concatenate([np.zeros(0), *values]), np.concatenate([x[:0], *scores])
+
+    def log_density(self, points: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
+        return self(points)[0]
+
+    def _call(self, x: Float[np.ndarray, "n d"]) -> tuple[Array, Array]:
+        size = min(size for size in _SIZES if len(x) <= size)
+        padded = np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
+        if has_mesh():
+            return _evaluate(self.target, padded)
+        if size not in self._programs:
+            self._programs[size] = _bound(self.target, padded)
+        return self._programs[size](padded)
+
+
+def _parts(x: Float[np.ndarray, "n d"]) -> list[Float[np.ndarray, "m d"]]:
+    """As few calls as possible, with at most half of the points of a call for nothing."""
+    parts, begin = [], 0
+    while begin < len(x):
+        size = next(size for size in _SIZES if len(x) - begin >= size / 2 or size == _SIZES[-1])
+        parts.append(x[begin : begin + size])
+        begin += size
+    return parts
+
+
+@one_shot
+def _evaluate(target: Target, x: Float[Array, "n d"]) -> tuple[Array, Array]:
+    return jax.vmap(target.log_density_and_score)(x)
+
+
+def _bound(target: Target, x: Float[np.ndarray, "n d"]) -> Callable:
+    """The program for this target. Looking it up for every call would take longer than the call."""
+    program, arrays = _evaluate.program_for((target, x), {})  # type: ignore[attr-defined]
+    return lambda x: program.jitted([*arrays[:-1], x]).tree()  # x is the last leaf
