@@ -30,28 +30,29 @@ class Mixture(NamedTuple):
         self, chosen: Int[np.ndarray, " n"], xi: Float[np.ndarray, "n d"]
     ) -> Float[np.ndarray, "n d"]:
         """μₖ + Rₖ ξ, for the chosen k of each row."""
-        return self.means[chosen] + np.einsum("nij,nj->ni", self.roots[chosen], xi)
+        return self.means[chosen] + times_chosen(xi, np.swapaxes(self.roots, 1, 2), chosen)
 
     def log_density_and_score(
         self, x: Float[np.ndarray, "n d"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n d"]]:
         """log q(x) and ∇ log q(x)."""
-        logs, whitened = self._parts(x)
-        top = np.max(logs, axis=1, keepdims=True)
-        parts = np.exp(logs - top)
-        total = parts.sum(axis=1, keepdims=True)
         inverses = np.linalg.inv(self.roots)
-        weighted = (parts / total)[:, :, None] * whitened
-        return (top + np.log(total))[:, 0], -np.einsum("nki,kij->nj", weighted, inverses)
+        logs, whitened = self._parts(x, inverses)
+        top = np.max(logs, axis=0)
+        parts = np.exp(logs - top)
+        total, score = parts.sum(axis=0), np.zeros(x.shape)
+        for share, y, inverse in zip(parts / total, whitened, inverses, strict=True):
+            score -= (share[:, None] * y) @ inverse
+        return top + np.log(total), score
 
     def log_density(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """log q(x)."""
-        return np.logaddexp.reduce(self._parts(x)[0], axis=1)
+        return np.logaddexp.reduce(self._parts(x, np.linalg.inv(self.roots))[0], axis=0)
 
     def responsibilities(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """The probability that x came from each Gaussian."""
-        logs = self._parts(x)[0]
-        return np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+        logs = self._parts(x, np.linalg.inv(self.roots))[0]
+        return np.exp(logs - np.logaddexp.reduce(logs, axis=0)).T
 
     def widened(self, scale: float) -> "Mixture":
         """Half of this mixture, and half of the same with every Gaussian wider by a factor."""
@@ -64,12 +65,32 @@ class Mixture(NamedTuple):
         )
 
     def _parts(
-        self, x: Float[np.ndarray, "n d"]
-    ) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, "n k d"]]:
+        self, x: Float[np.ndarray, "n d"], inverses: Float[np.ndarray, "k d d"]
+    ) -> tuple[Float[np.ndarray, "k n"], list[Float[np.ndarray, "n d"]]]:
         """log wₖ N(x; μₖ, Rₖ Rₖᵀ) and Rₖ⁻¹ (x − μₖ)."""
-        inverses = np.linalg.inv(self.roots)
-        whitened = np.einsum("kij,nkj->nki", inverses, x[:, None] - self.means[None], optimize=True)
+        # One Gaussian at a time: its arrays stay in the cache, and products of matrices are quick.
+        whitened = [
+            (x - mean) @ inverse.T for mean, inverse in zip(self.means, inverses, strict=True)
+        ]
         log_dets = np.log(np.abs(np.diagonal(self.roots, axis1=1, axis2=2))).sum(axis=1)
         with np.errstate(divide="ignore"):
             constants = np.log(self.shares) - log_dets - 0.5 * self.dim * _LOG_2PI
-        return constants[None] - 0.5 * np.sum(whitened**2, axis=2), whitened
+        distances = np.stack([np.einsum("ni,ni->n", y, y) for y in whitened])
+        return constants[:, None] - 0.5 * distances, whitened
+
+
+def times_chosen(
+    x: Float[np.ndarray, "n d"], matrices: Float[np.ndarray, "k d d"], chosen: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n d"]:
+    """xᵢ Aₖ, for the chosen k of each row i."""
+    product = np.empty(x.shape)
+    for k in np.unique(chosen):
+        rows = chosen == k
+        product[rows] = x[rows] @ matrices[k]
+    return product
+
+
+def root_of(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+    """The lower triangular root of the covariance of draws, with a trace of independence."""
+    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
+    return np.linalg.cholesky(covariance + 1e-6 * np.diag(np.diag(covariance)))
