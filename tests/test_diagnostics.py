@@ -1,4 +1,4 @@
-"""Gradient noise and smoothness against closed forms."""
+"""Gradient noise, smoothness, tails and chains against closed forms."""
 
 import dataclasses
 
@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.diagnostics import gradient_variance, jacobian_lipschitz, jacobian_norms
+from known import COVARIANCE, MEAN, gaussian, posterior_of
+from ksivi.diagnostics import (
+    chains,
+    gradient_variance,
+    jacobian_lipschitz,
+    jacobian_norms,
+    movement,
+)
 from ksivi.families import MLP, SemiImplicit, trainable
 
 KEY = jax.random.key(0)
@@ -150,3 +157,35 @@ def test_a_tail_near_its_limit_is_undecided_until_there_are_more_draws():
     sure = dataclasses.replace(near, tail_errors=(2e-4, 2e-4))
     assert not sure.is_undecided()
     assert not sure.is_small()
+
+
+def test_chains_sample_a_gaussian_that_they_start_beside():
+    """Scales that differ by a factor of 20, and strong dependence, do not matter to them."""
+    rng, precision = np.random.default_rng(0), np.linalg.inv(COVARIANCE)
+
+    def evaluate(x):
+        score = -(x - MEAN) @ precision
+        return 0.5 * np.sum((x - MEAN) * score, axis=1), score
+
+    before = rng.multivariate_normal(MEAN + np.array([1.0, 0.5, 0.0]), 0.5 * COVARIANCE, size=2_000)
+    moved = chains(rng, evaluate, before, 60)
+    np.testing.assert_array_equal(moved.before, before)
+    assert 0.7 < moved.acceptance < 0.9
+    assert np.abs(moved.memory).max() < 0.1
+    sd = np.sqrt(np.diag(COVARIANCE))
+    assert np.all(np.abs(moved.after.mean(axis=0) - MEAN) < 4 * sd / np.sqrt(2_000))
+    np.testing.assert_allclose(moved.after.std(axis=0), sd, rtol=4 / np.sqrt(4_000))
+    np.testing.assert_allclose(moved.difference.shift, [-0.5, -0.5, 0], atol=0.12)
+
+
+def test_movement_repeats_itself_and_refuses_too_few_chains():
+    first, again = (
+        movement(KEY, gaussian(), posterior_of(), num_chains=20, num_transitions=3)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.after, again.after)
+    assert np.any(first.after != first.before)
+    with pytest.raises(ValueError, match="num_chains must be a whole number of at least 2, got 1"):
+        movement(KEY, gaussian(), posterior_of(), num_chains=1)
+    with pytest.raises(ValueError, match="num_transitions must be a whole number of at least 2"):
+        movement(KEY, gaussian(), posterior_of(), num_transitions=1)

@@ -1,4 +1,4 @@
-"""Before and while `fit` trains: paths, Gaussians, the scan for modes, the start, the stop rule."""
+"""Before and while `fit` trains: paths, Gaussians, the start, the stop rule."""
 
 import math
 
@@ -11,7 +11,6 @@ import ksivi
 from known import COVARIANCE, MEAN, gaussian, two_modes
 from ksivi.auto._gaussians import batch_and_match
 from ksivi.auto._runs import Schedule, train_runs
-from ksivi.auto._scan import with_far_modes
 from ksivi.auto._search import first_starts, search
 from ksivi.auto._start import choose_start
 from ksivi.auto._stopping import cooling_rates, has_settled
@@ -62,62 +61,6 @@ def test_paths_get_off_steep_walls_and_reach_far_scales():
     found = search(ksivi.Target(log_density, 6), first_starts(jax.random.key(0), 12, 6))
     away = (np.asarray(found.points) - np.asarray(centres)) / np.asarray(scales)
     assert np.mean(np.max(np.abs(away), axis=1) < 0.1) > 0.9
-
-
-def narrow_and_far(spike=None):
-    """N(0, I) with weight 0.6, and a Gaussian a quarter as wide seven standard deviations away."""
-    mean, sd = jnp.array([4.0, -4.0, 4.0]), 0.25
-
-    def log_density(x):
-        wide = jnp.log(0.6) - 0.5 * jnp.sum(x**2)
-        narrow = jnp.log(0.4) - 0.5 * jnp.sum((x - mean) ** 2) / sd**2 - 3 * jnp.log(sd)
-        value = jnp.logaddexp(wide, narrow) - 1.5 * jnp.log(2 * jnp.pi)
-        return value if spike is None else value + spike(x)
-
-    return ksivi.Target(log_density, 3)
-
-
-def _known(target):
-    found = search(target, first_starts(jax.random.key(0), 12, 3))
-    return found, batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
-
-
-@pytest.mark.slow
-def test_a_scan_finds_the_narrow_mode_that_no_path_led_to():
-    target = narrow_and_far()
-    found, gaussians = _known(target)
-    assert np.max(np.abs(found.points)) < 1  # or there is nothing to find
-    extended, ends = with_far_modes(jax.random.key(2), target, found, gaussians)
-    assert len(extended.elbos) == 13
-    np.testing.assert_allclose(ends[0], [4, -4, 4], atol=0.02)
-    np.testing.assert_allclose(extended.means[-1], [4, -4, 4], atol=0.02)
-    np.testing.assert_allclose(extended.elbos[-1], np.log(0.4), atol=0.02)
-
-
-@pytest.mark.slow
-def test_a_scan_adds_nothing_to_a_single_mode():
-    found, gaussians = _known(gaussian())
-    extended, ends = with_far_modes(jax.random.key(2), gaussian(), found, gaussians)
-    assert len(extended.elbos) == len(gaussians.elbos)
-    assert len(ends) == 0
-
-
-@pytest.mark.slow
-def test_peaks_of_rounding_are_no_modes():
-    """Where a density is the difference of huge numbers, it is anything in single precision."""
-
-    def spike(x):
-        far = jnp.sum((x - jnp.array([4.0, -4.0, 4.0])) ** 2) < 4
-        noise = jax.lax.stop_gradient(
-            1e3 * (jnp.sin(1e4 * x[0]) + 1)
-        )  # as rounding, which no derivative knows
-        return jnp.where(far, noise, 0.0)
-
-    target = narrow_and_far(spike)
-    found, gaussians = _known(target)
-    extended, ends = with_far_modes(jax.random.key(2), target, found, gaussians)
-    assert len(extended.elbos) == len(gaussians.elbos)
-    assert len(ends) == 0
 
 
 def _starts():

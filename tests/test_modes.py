@@ -11,8 +11,6 @@ from ksivi.auto._anneal import anneal, begin
 from ksivi.auto._gaussians import Gaussians
 from ksivi.auto._modes import Blobs, Modes, misses_modes, modes_of, separate
 from ksivi.auto._recipe import Recipe
-from ksivi.auto._scan import with_far_modes
-from ksivi.auto._search import Found
 from ksivi.auto._weights import with_weighed_shares
 from ksivi.families import GaussianMixing, ModeMixing, PerMode
 
@@ -34,20 +32,6 @@ def gaussians():
     """One for each mode. That of the banana has 2% of the mass by its ELBO, and not 30%."""
     means = jnp.array([[0.0, 0.0], [12.0, -1.5]])
     return Gaussians(means, jnp.stack([jnp.eye(2), jnp.diag(jnp.array([0.4, 1.0]))]), jnp.zeros(2))
-
-
-def test_annealed_particles_have_the_shares_of_modes_that_are_no_gaussians():
-    begin_key, key = jax.random.split(jax.random.key(0))
-    first = begin(begin_key, target(), gaussians(), 3_000)
-    found = anneal(key, target(), gaussians(), first)
-    assert abs(found.log_evidence) < 0.15
-    at_banana = found.draws[:, 0] > 6
-    assert abs(at_banana.mean() - SHARE) < 0.05
-    np.testing.assert_array_equal(at_banana, found.origins == 1)
-    # Its own coordinate is normal, with the bend in the other one.
-    u = found.draws[at_banana, 0] - 12
-    assert abs(u.mean()) < 0.2
-    assert abs(u.std() - 1) < 0.15
 
 
 def test_points_that_the_density_connects_are_one_mode():
@@ -160,18 +144,3 @@ def test_modes_without_mass_are_left_out_and_their_particles_belong_to_none():
     np.testing.assert_allclose(modes.shares.sum(), 1)
     some = modes._replace(labels=np.where(np.arange(1_000) < 100, -1, modes.labels))
     np.testing.assert_allclose(some.shares.sum(), 0.9)
-
-
-def test_tempered_chains_reach_a_mode_that_no_path_reached():
-    """Two modes in twelve dimensions, 15 standard deviations apart; all paths ended in one."""
-    far = 15 * np.ones(12) / np.sqrt(12)
-
-    def log_density(x):
-        parts = jnp.stack([jnp.sum(norm.logpdf(x)), jnp.sum(norm.logpdf(x - far))])
-        return jax.nn.logsumexp(parts) - jnp.log(2)
-
-    two = ksivi.Target(log_density, dim=12)
-    known = Gaussians(jnp.zeros((12, 12)), jnp.tile(jnp.eye(12), (12, 1, 1)), jnp.zeros(12))
-    found = Found(jnp.zeros((12, 12)), jnp.zeros(12), jnp.zeros((12, 12)))
-    _, ends = with_far_modes(jax.random.key(0), two, found, known)
-    assert np.min(np.linalg.norm(ends - far, axis=1)) < 0.1

@@ -2,16 +2,15 @@
 
 import dataclasses
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
+from jaxtyping import Float, Int
 
-from .._core.compile import one_shot
-from .._core.hmc import Place, hmc_transition
-from .._core.numerics import full_precision, log_mean_weight, nonfinite_to_minus_inf
-from ..targets import Target
-from ._gaussians import Gaussians, log_gaussian
+from .._core.hmc import Evaluate, Place, hmc_transition, where_finite
+from .._core.mixtures import Mixture, times_chosen
+from .._core.numerics import log_mean_weight, nonfinite_to_minus_inf
+
+Points = Float[np.ndarray, "n d"]
+Numbers = Float[np.ndarray, " n"]
 
 _MIN_ESS = 0.8
 """Smallest effective share of the particles from one temperature to the next."""
@@ -31,25 +30,48 @@ class Annealed:
 
 @dataclasses.dataclass(frozen=True)
 class Particles:
-    """Draws of a mixture of Gaussians, the Gaussian of each, and log p / q there."""
+    """Draws of a mixture of Gaussians q, the Gaussian of each, and p and q there.
 
-    x: Float[Array, "n d"]
+    `log_p`, `log_q`, `score_p` and `score_q` are the log densities and their gradients.
+    """
+
+    x: Points
     origins: Int[np.ndarray, " n"]
-    log_ratio: Float[np.ndarray, " n"]
+    log_p: Numbers
+    score_p: Points
+    log_q: Numbers
+    score_q: Points
+
+    @property
+    def log_ratio(self) -> Numbers:
+        """log p / q, or −∞ where it is not finite."""
+        with np.errstate(invalid="ignore"):
+            return nonfinite_to_minus_inf(self.log_p - self.log_q)
+
+    def arrays(self) -> tuple[np.ndarray, ...]:
+        return self.x, self.origins, self.log_p, self.score_p, self.log_q, self.score_q
 
     def chosen(self, which: Int[np.ndarray, " n"]) -> "Particles":
-        return Particles(self.x[which], self.origins[which], self.log_ratio[which])
+        return Particles(*(array[which] for array in self.arrays()))
+
+    def place(self, u: Points, mixture: Mixture, beta: float) -> Place:
+        """The place of p_β at u, in the coordinates of the Gaussians."""
+        value, score = beta * self.log_p, beta * self.score_p
+        if beta < 1:
+            value, score = value + (1 - beta) * self.log_q, score + (1 - beta) * self.score_q
+        return Place(u, value, times_chosen(score, mixture.roots, self.origins), self.arrays())
 
 
-def begin(key: PRNGKeyArray, target: Target, gaussians: Gaussians, num: int) -> Particles:
-    """The same number of draws from every Gaussian, weighed by the mixture with equal weights."""
-    origins = np.arange(num) * len(gaussians.means) // num
-    x, log_ratio = _first(key, target, gaussians, jnp.asarray(origins))
-    return Particles(x, origins, _as_log(log_ratio))
+def begin(rng: np.random.Generator, evaluate: Evaluate, mixture: Mixture, num: int) -> Particles:
+    """Draws from every Gaussian in proportion to its share, weighed by the mixture."""
+    edges = np.cumsum(mixture.shares) / np.sum(mixture.shares)
+    origins = np.searchsorted(edges[:-1], (np.arange(num) + 0.5) / num)
+    x = mixture.at(origins, rng.standard_normal((num, mixture.dim)))
+    return _measured(evaluate, mixture, x, origins)
 
 
 def anneal(
-    key: PRNGKeyArray, target: Target, gaussians: Gaussians, particles: Particles
+    rng: np.random.Generator, evaluate: Evaluate, mixture: Mixture, particles: Particles
 ) -> Annealed | None:
     r"""Draws by sequential Monte Carlo from the mixture q to the target.
 
@@ -63,40 +85,51 @@ def anneal(
     Reference: Del Moral, Doucet and Jasra, Sequential Monte Carlo samplers, 2006.
     """
     beta, step, log_evidence = 0.0, _FIRST_STEP, 0.0
-    for stage, stage_key in enumerate(jax.random.split(key, _MOST_STAGES)):
-        if not np.isfinite(particles.log_ratio).any():
+    for stage in range(_MOST_STAGES):
+        log_ratio = particles.log_ratio
+        if not np.isfinite(log_ratio).any():
             return None
-        is_last = stage == _MOST_STAGES - 1
-        new_beta = 1.0 if is_last else _next_beta(particles.log_ratio, beta)
-        log_weights = (new_beta - beta) * particles.log_ratio
+        new_beta = 1.0 if stage == _MOST_STAGES - 1 else _next_beta(log_ratio, beta)
+        log_weights = (new_beta - beta) * log_ratio
         log_evidence += log_mean_weight(log_weights)
-        particles, beta = particles.chosen(_resampled(stage, log_weights)), new_beta
-        num = _LAST_TRANSITIONS if beta == 1.0 else _TRANSITIONS
-        for move_key in jax.random.split(stage_key, num):
-            particles, rate = _moved(move_key, target, gaussians, particles, beta, step)
+        particles, beta = particles.chosen(_resampled(rng, log_weights)), new_beta
+        for _ in range(_LAST_TRANSITIONS if beta == 1.0 else _TRANSITIONS):
+            particles, rate = _moved(rng, evaluate, mixture, particles, beta, step)
             step *= float(np.exp(rate - _ACCEPTANCE))
         if beta == 1.0:
-            draws = np.asarray(particles.x, np.float64)
-            return Annealed(draws, particles.origins, float(log_evidence))
+            return Annealed(particles.x, particles.origins, float(log_evidence))
     return None
 
 
 def _moved(
-    key: PRNGKeyArray,
-    target: Target,
-    gaussians: Gaussians,
+    rng: np.random.Generator,
+    evaluate: Evaluate,
+    mixture: Mixture,
     particles: Particles,
     beta: float,
     step: float,
 ) -> tuple[Particles, float]:
-    scalars = (jnp.asarray(a, particles.x.dtype) for a in (beta, step))
-    origins = jnp.asarray(particles.origins)
-    x, log_ratio, rate = _move(key, target, gaussians, particles.x, origins, *scalars)
-    return Particles(x, particles.origins, _as_log(log_ratio)), float(rate)
+    """One transition of every particle, and the mean acceptance."""
+    transposed, origins = np.swapaxes(mixture.roots, 1, 2), particles.origins
+    still_needed = mixture if beta < 1 else None
+
+    def at(u: Points) -> Place:
+        x = particles.x + times_chosen(u, transposed, origins)
+        return _measured(evaluate, still_needed, x, origins).place(u, mixture, beta)
+
+    here = particles.place(np.zeros_like(particles.x), mixture, beta)
+    new, rates = hmc_transition(rng, at, here, step)
+    return Particles(*new.extra), float(rates.mean())
 
 
-def _as_log(log_ratio: Float[Array, " n"]) -> Float[np.ndarray, " n"]:
-    return nonfinite_to_minus_inf(np.asarray(log_ratio, np.float64))
+@np.errstate(all="ignore")
+def _measured(
+    evaluate: Evaluate, mixture: Mixture | None, x: Points, origins: Int[np.ndarray, " n"]
+) -> Particles:
+    """The particles at these points. Without a mixture, q is left out: it is not needed at β = 1."""
+    of_p = where_finite(evaluate, x)
+    of_q = mixture.log_density_and_score(x) if mixture else (np.zeros(len(x)), np.zeros(x.shape))
+    return Particles(x, origins, *of_p, *of_q)
 
 
 def _next_beta(log_ratio: Float[np.ndarray, " n"], beta: float) -> float:
@@ -116,54 +149,11 @@ def _next_beta(log_ratio: Float[np.ndarray, " n"], beta: float) -> float:
     return max(low, beta + 1e-6)
 
 
-def _resampled(stage: int, log_weights: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def _resampled(
+    rng: np.random.Generator, log_weights: Float[np.ndarray, " n"]
+) -> Int[np.ndarray, " n"]:
     """Systematic resampling: a particle with weight w is kept ⌊nw⌋ or ⌈nw⌉ times."""
     weights = np.exp(log_weights - log_weights.max())
     edges = np.cumsum(weights) / weights.sum()
-    points = (np.random.default_rng(stage).random() + np.arange(len(edges))) / len(edges)
+    points = (rng.random() + np.arange(len(edges))) / len(edges)
     return np.minimum(np.searchsorted(edges, points), len(edges) - 1)
-
-
-@one_shot
-def _first(key: PRNGKeyArray, target: Target, gaussians: Gaussians, origins: Int[Array, " n"]):
-    xi = jax.random.normal(key, (len(origins), target.dim), gaussians.means.dtype)
-    with full_precision():
-        x = gaussians.means[origins] + jnp.einsum("nij,nj->ni", gaussians.roots[origins], xi)
-    return x, jax.vmap(target.log_density)(x) - _log_mixture(gaussians, x)
-
-
-def _log_mixture(gaussians: Gaussians, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-    logs = jax.vmap(lambda mean, root: log_gaussian(mean, root, x))(
-        gaussians.means, gaussians.roots
-    )
-    return jax.nn.logsumexp(logs, axis=0) - jnp.log(len(gaussians.means))
-
-
-@one_shot
-def _move(
-    key: PRNGKeyArray,
-    target: Target,
-    gaussians: Gaussians,
-    x: Float[Array, "n d"],
-    origins: Int[Array, " n"],
-    beta: Scalar,
-    step: Scalar,
-):
-    """One transition of every particle: x, log p / q there, and the mean acceptance."""
-
-    def transition(key: PRNGKeyArray, x: Float[Array, " d"], root: Float[Array, "d d"]):
-        def evaluate(u: Float[Array, " d"]) -> Place:
-            here = x + root @ u
-            log_p, score = target.log_density_and_score(here)
-            log_q, score_q = jax.value_and_grad(lambda x: _log_mixture(gaussians, x[None])[0])(here)
-            value = (1 - beta) * log_q + beta * log_p
-            return Place(u, value, root.T @ ((1 - beta) * score_q + beta * score), log_p - log_q)
-
-        new, rate = hmc_transition(key, evaluate, evaluate(jnp.zeros_like(x)), step)
-        return x + root @ new.x, new.extra, rate
-
-    with full_precision():
-        x, log_ratio, rate = jax.vmap(transition)(
-            jax.random.split(key, len(x)), x, gaussians.roots[origins]
-        )
-    return x, log_ratio, jnp.mean(rate)

@@ -1,14 +1,12 @@
 """Looks for modes that the search missed. A narrow mode far from others attracts few paths."""
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, Scalar
+from collections.abc import Callable
 
-from .._core.compile import one_shot
-from .._core.hmc import Place, hmc_transition
-from ..targets import Target
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._core.hmc import Place, hmc_transition, where_finite
+from ..targets import Evaluator
 from ._gaussians import LOCAL_SD, Gaussians, batch_and_match, standardised
 from ._search import Found, search
 
@@ -38,103 +36,108 @@ nats. A correct density changes by about 0.01."""
 
 
 def with_far_modes(
-    key: PRNGKeyArray, target: Target, found: Found, gaussians: Gaussians
+    rng: np.random.Generator, evaluate: Evaluator, found: Found, gaussians: Gaussians
 ) -> tuple[Gaussians, Points]:
     """Adds Gaussians at modes that the first search missed. Returns the ends of the new paths too.
 
-    Each new path starts where the density most exceeds that of the known modes. Paths and Gaussians
-    have the batch shapes that are already compiled.
+    Each new path starts where the density most exceeds that of the known modes.
     """
-    usable, none = gaussians.usable(), np.zeros((0, target.dim))
+    usable, none = gaussians.usable(), np.zeros((0, evaluate.dim))
     if not len(usable.elbos):
         return gaussians, none
-    start_key, match_key, rough_key = jax.random.split(key, 3)
-    best = int(np.argmax(usable.elbos))
-    sds = jnp.linalg.norm(usable.roots[best], axis=1)
-    starts = _new_starts(start_key, target, usable, jnp.asarray(best), len(found.points))
-    ends = search(target, starts)
-    new = _distinct(ends, np.asarray(found.points, np.float64), np.asarray(sds, np.float64))
+    sds = np.linalg.norm(usable.roots[np.argmax(usable.elbos)], axis=1)
+    ends = search(evaluate, _new_starts(rng, evaluate, usable, len(found.points)))
+    new = _distinct(ends, found.points, sds)
     if not len(new):
         return gaussians, none
-    num, dtype = len(gaussians.elbos), gaussians.elbos.dtype
-    starts = jnp.asarray(np.resize(new, (num, target.dim)), dtype)
-    others = batch_and_match(match_key, target, starts, jnp.full(num, LOCAL_SD, dtype))
+    others = batch_and_match(rng, evaluate, new, np.full(len(new), LOCAL_SD))
     # Around the ends themselves too: a Gaussian that starts at a peak of rounding may leave it.
-    around = Gaussians(starts, jnp.tile(LOCAL_SD * jnp.diag(sds), (num, 1, 1)), others.elbos)
-    real, smooth = (
-        np.asarray(_roughness(rough_key, target, one)) < _MAX_ROUGHNESS for one in (others, around)
-    )
-    return _joined(gaussians, usable, others, real), new[:num][smooth[: len(new)]]
+    around = np.broadcast_to(LOCAL_SD * np.diag(sds), others.roots.shape)
+    real = _roughness(rng, evaluate, others.means, others.roots) < _MAX_ROUGHNESS
+    smooth = _roughness(rng, evaluate, new, around) < _MAX_ROUGHNESS
+    return _joined(gaussians, usable, others, real), new[smooth]
 
 
-@one_shot
 def _new_starts(
-    key: PRNGKeyArray, target: Target, known: Gaussians, best: Int[Array, ""], num: int
-) -> Float[Array, "m d"]:
+    rng: np.random.Generator, evaluate: Evaluator, known: Gaussians, num: int
+) -> Float[np.ndarray, "m d"]:
     """For each start, the one of many points where the density most exceeds that of known modes."""
-    wide_key, hot_key = jax.random.split(key)
-    centre, sds = known.means[best], jnp.linalg.norm(known.roots[best], axis=1)
-    widths = jnp.geomspace(_NEAREST, FARTHEST, _POINTS_PER_START).astype(sds.dtype)
-    xi = jax.random.normal(wide_key, (num, _POINTS_PER_START, target.dim), sds.dtype)
-    wide = centre[None, None] + widths[None, :, None] * sds[None, None] * xi
-    hot = jax.vmap(lambda key: _tempered_points(key, target, centre, known.roots[best]))(
-        jax.random.split(hot_key, num)
-    )
-    points = jnp.concatenate([wide, hot], axis=1)
-
-    def excess(x: Float[Array, "n d"]) -> Float[Array, " n"]:
-        parts = jax.vmap(lambda mean, root, elbo: elbo + _log_student(mean, root, x))(*known)
-        return jax.vmap(target.log_density)(x) - jax.nn.logsumexp(parts, axis=0)
-
-    found = jax.vmap(excess)(points)
-    chosen = jnp.argmax(jnp.where(jnp.isfinite(found), found, -jnp.inf), axis=1)
-    return jnp.take_along_axis(points, chosen[:, None, None], axis=1)[:, 0]
+    best = int(np.argmax(known.elbos))
+    centre, root, dim = known.means[best], known.roots[best], evaluate.dim
+    widths = np.geomspace(_NEAREST, FARTHEST, _POINTS_PER_START)[:, None]
+    xi = rng.standard_normal((num, _POINTS_PER_START, dim))
+    wide = centre + widths * np.linalg.norm(root, axis=1) * xi
+    hot, hot_heights = _tempered_points(rng, evaluate, centre, root, num)
+    points = np.concatenate([wide, hot], axis=1)
+    wide_heights = evaluate.log_density(wide.reshape(-1, dim)).reshape(num, -1)
+    heights = np.concatenate([wide_heights, hot_heights], axis=1)
+    excess = heights - _log_known(known, points.reshape(-1, dim)).reshape(num, -1)
+    chosen = np.argmax(np.where(np.isfinite(excess), excess, -np.inf), axis=1)
+    return points[np.arange(num), chosen]
 
 
 def _tempered_points(
-    key: PRNGKeyArray, target: Target, centre: Float[Array, " d"], root: Float[Array, "d d"]
-) -> Float[Array, "n d"]:
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    centre: Float[np.ndarray, " d"],
+    root: Float[np.ndarray, "d d"],
+    num: int,
+) -> tuple[Float[np.ndarray, "m n d"], Float[np.ndarray, "m n"]]:
     """Points of chains at p^β that start at the best Gaussian: hot at first, then cooling to β = 1.
 
-    At β they cross valleys of about 1/β nats. They end near a mode, often another one.
+    At β they cross valleys of about 1/β nats. They end near a mode, often another one. Returns the
+    points for each start, and their log densities.
     """
 
-    def chain(key: PRNGKeyArray, hottest: Scalar) -> Float[Array, "n d"]:
-        cooling = jnp.linspace(0, 1, _COOLING).astype(centre.dtype)
-        betas = jnp.append(jnp.full(_HOT, hottest), hottest ** (1 - cooling))
+    @np.errstate(all="ignore")
+    def at(u: Points) -> Place:
+        log_densities, scores = where_finite(evaluate, centre + u @ root.T)
+        return Place(u, log_densities, scores @ root)
 
-        def transition(carry, inputs):
-            place, log_step = carry
-            key, beta = inputs
-            step = jnp.exp(log_step) / jnp.sqrt(beta)
-            tempered = lambda u: evaluate(u).times(beta)  # noqa: E731
-            place, rate = hmc_transition(key, tempered, place.times(beta), step)
-            return (place.times(1 / beta), log_step + 0.5 * (rate - _ACCEPTANCE)), place.x
+    hottest = np.tile(np.geomspace(*_HOTTEST, CHAINS_PER_START), num)
+    place = at(rng.standard_normal((len(hottest), evaluate.dim)))
+    log_step = np.full(len(hottest), np.log(_FIRST_STEP))
+    points, heights = [], []
+    for cooled in np.append(np.zeros(_HOT), np.linspace(0, 1, _COOLING)):
+        place, rates = _tempered(rng, at, place, hottest ** (1 - cooled), np.exp(log_step))
+        log_step += 0.5 * (rates - _ACCEPTANCE)
+        points.append(centre + place.x @ root.T)
+        heights.append(place.value)
+    together = np.stack(points, axis=1).reshape(num, -1, evaluate.dim)
+    return together, np.stack(heights, axis=1).reshape(num, -1)
 
-        start_key, run_key = jax.random.split(key)
-        u = jax.random.normal(start_key, centre.shape, centre.dtype)
-        first = evaluate(u), jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))
-        return lax.scan(transition, first, (jax.random.split(run_key, len(betas)), betas))[1]
 
-    whitened = target.whitened(centre, root)
-    evaluate = lambda u: Place(u, *whitened.log_density_and_score(u))  # noqa: E731
-    hottest = jnp.geomspace(*_HOTTEST, CHAINS_PER_START).astype(centre.dtype)
-    u = jax.vmap(chain)(jax.random.split(key, len(hottest)), hottest).reshape(-1, len(centre))
-    return centre[None] + u @ root.T
+def _tempered(
+    rng: np.random.Generator,
+    at: Callable[[Points], Place],
+    place: Place,
+    beta: Float[np.ndarray, " n"],
+    step: Float[np.ndarray, " n"],
+) -> tuple[Place, Float[np.ndarray, " n"]]:
+    """A transition at p^β. The places before and after it are those of p."""
+    tempered = lambda u: at(u).times(beta)  # noqa: E731
+    new, rates = hmc_transition(rng, tempered, place.times(beta), step / np.sqrt(beta))
+    return new.times(1 / beta), rates
+
+
+def _log_known(known: Gaussians, x: Points) -> Float[np.ndarray, " n"]:
+    """The log density of the known modes together."""
+    parts = [elbo + _log_student(mean, root, x) for mean, root, elbo in known.each()]
+    return np.logaddexp.reduce(parts, axis=0)
 
 
 def _log_student(
-    mean: Float[Array, " d"], root: Float[Array, "d d"], x: Float[Array, "n d"]
-) -> Float[Array, " n"]:
+    mean: Float[np.ndarray, " d"], root: Float[np.ndarray, "d d"], x: Points
+) -> Float[np.ndarray, " n"]:
     """The log density of a multivariate Student-t, up to a constant that depends on d alone."""
     distance2, log_det = standardised(mean, root, x)
-    return -0.5 * (_DEGREES + len(mean)) * jnp.log1p(distance2 / _DEGREES) - log_det
+    return -0.5 * (_DEGREES + len(mean)) * np.log1p(distance2 / _DEGREES) - log_det
 
 
 def _distinct(found: Found, known: Points, sds: Float[np.ndarray, " d"]) -> Points:
     """The finite ends that are neither known nor the same as a higher one."""
     kept: list[np.ndarray] = []
-    ends, heights = (np.asarray(part, np.float64) for part in (found.points, found.log_densities))
+    ends, heights = found.points, found.log_densities
     for i in np.argsort(-heights):
         others = np.concatenate([known, np.reshape(kept, (-1, len(sds)))])
         is_candidate = np.isfinite(heights[i]) and np.isfinite(ends[i]).all()
@@ -143,20 +146,23 @@ def _distinct(found: Found, known: Points, sds: Float[np.ndarray, " d"]) -> Poin
     return np.reshape(kept, (-1, len(sds)))
 
 
-@one_shot
-def _roughness(key: PRNGKeyArray, target: Target, gaussians: Gaussians) -> Float[Array, " m"]:
+@np.errstate(all="ignore")
+def _roughness(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    means: Float[np.ndarray, "m d"],
+    roots: Float[np.ndarray, "m d d"],
+) -> Float[np.ndarray, " m"]:
     """The upper quartile of the change of log p over a thousandth of a standard deviation, in nats.
 
     Far from the mass, huge terms of a density cancel, and rounding errors look like peaks.
     """
-    xi, step = jax.random.normal(key, (2, _NUM_ROUGH, target.dim), gaussians.means.dtype)
-
-    def change(mean: Float[Array, " d"], root: Float[Array, "d d"]) -> Float[Array, ""]:
-        here, there = (mean[None] + u @ root.T for u in (xi, xi + 1e-3 * step))
-        values = jax.vmap(target.log_density)
-        return jnp.quantile(jnp.abs(values(here) - values(there)), 0.75)
-
-    return jax.vmap(change)(gaussians.means, gaussians.roots)
+    xi, step = rng.standard_normal((2, _NUM_ROUGH, evaluate.dim))
+    u = np.concatenate([xi, xi + 1e-3 * step])
+    x = means[:, None] + u @ np.swapaxes(roots, 1, 2)
+    values, _ = where_finite(evaluate, x.reshape(-1, evaluate.dim))
+    here, there = np.split(values.reshape(len(means), -1), 2, axis=1)
+    return np.quantile(np.abs(here - there), 0.75, axis=1)
 
 
 def _joined(
@@ -164,14 +170,15 @@ def _joined(
 ) -> Gaussians:
     """Adds the other Gaussians that are real, not far too low, and differ from all before them."""
     held = usable.each()
-    total, chosen = max(elbo for *_, elbo in held), []
+    total = max(elbo for *_, elbo in held)
+    chosen: list[int] = []
     for i, (mean, root, elbo) in enumerate(others.each()):
         is_candidate = real[i] and np.isfinite(root).all() and elbo > total - _MAX_GAP
         if is_candidate and min(_divergence(mean, root, m, r) for m, r, _ in held) > _MIN_KL:
             held.append((mean, root, elbo))
             chosen.append(i)
-    together = lambda a, b: jnp.asarray(np.concatenate([a, np.asarray(b)[chosen]]))  # noqa: E731
-    return jax.tree.map(together, gaussians, others) if chosen else gaussians
+    pairs = zip(gaussians, others, strict=True)
+    return Gaussians(*(np.concatenate([one, other[chosen]]) for one, other in pairs))
 
 
 def _divergence(

@@ -7,7 +7,9 @@ from ._discrepancy import discrepancy
 from ._gradients import gradient_variance
 from ._importance import Importance, importance
 from ._importance import truncated_weights as truncated_weights
+from ._importance import weighted as weighted
 from ._movement import Movement, movement
+from ._movement import chains as chains
 from ._pareto import khat_threshold as khat_threshold
 from ._pareto import pareto_khat
 from ._smoothness import jacobian_lipschitz as jacobian_lipschitz

@@ -3,16 +3,15 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_single_key
-from .._core.compile import one_shot
-from .._core.hmc import Place, hmc_transition
+from .._core.hmc import Evaluate, Place, hmc_transition, where_finite
+from .._core.mixtures import root_of
+from .._core.numerics import generator
 from ..results import Posterior
-from ..targets import Target
+from ..targets import Evaluator, Target
 from ._checks import require_fit
 from ._differences import Difference, difference
 
@@ -82,49 +81,37 @@ def movement(
     """
     require_fit(target, posterior, "movement")
     draw_key, run_key = jax.random.split(as_single_key(key))
+    num_transitions = as_count(num_transitions, "num_transitions", minimum=2)
     before = posterior.sample(draw_key, as_count(num_chains, "num_chains", minimum=2))
-    root = _root(np.asarray(before, np.float64))
-    whitened = target.unwhitened().whitened(
-        jnp.mean(before, axis=0), jnp.asarray(root, before.dtype)
-    )
-    after, acceptance = _run(
-        run_key, whitened, before, as_count(num_transitions, "num_transitions", minimum=2)
-    )
-    return Movement(
-        np.asarray(before, np.float64), np.asarray(after, np.float64), float(acceptance)
-    )
+    draws = np.asarray(before, np.float64)
+    return chains(generator(run_key), Evaluator(target), draws, num_transitions)
 
 
-def _root(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
-    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-    return np.linalg.cholesky(covariance + 1e-8 * np.diag(np.diag(covariance)))
+def chains(
+    rng: np.random.Generator,
+    evaluate: Evaluate,
+    before: Float[np.ndarray, "n d"],
+    num_transitions: int = 40,
+) -> Movement:
+    """Runs Hamiltonian Monte Carlo from these draws, in coordinates x = mean + R u of the draws.
 
+    The determinant of R is constant, and left out of the log density.
+    """
+    mean, root = before.mean(axis=0), root_of(before)
 
-@one_shot
-def _run(key: PRNGKeyArray, target: Target, before: Float[Array, "n d"], num_transitions: int):
-    assert target.coordinates is not None
-    u = jax.vmap(target.coordinates.inverse)(before)
-    evaluate = lambda u: Place(u, *target.log_density_and_score(u))  # noqa: E731
+    @np.errstate(all="ignore")
+    def at(u: Float[np.ndarray, "n d"]) -> Place:
+        log_densities, scores = where_finite(evaluate, mean + u @ root.T)
+        return Place(u, log_densities, scores @ root)
 
-    def transition(carry, inputs):
-        places, log_step = carry
-        key, t = inputs
-        keys = jax.random.split(key, len(u))
-        places, accepted = jax.vmap(
-            lambda k, place: hmc_transition(k, evaluate, place, jnp.exp(log_step))
-        )(keys, places)
-        rate = jnp.mean(accepted)
-        learning = jnp.where(t < num_transitions // 2, 2 / jnp.sqrt(t + 1.0), 0).astype(
-            log_step.dtype
-        )
-        return (places, log_step + learning * (rate - _ACCEPTANCE)), rate
-
-    places = jax.vmap(evaluate)(u)
-    inputs = (jax.random.split(key, num_transitions), jnp.arange(num_transitions))
-    (places, _), rates = lax.scan(
-        transition, (places, jnp.log(jnp.asarray(_FIRST_STEP, u.dtype))), inputs
-    )
-    return jax.vmap(target.coordinates)(places.x), jnp.mean(rates[num_transitions // 2 :])
+    place = at(np.linalg.solve(root, (before - mean).T).T)
+    log_step, rates = np.log(_FIRST_STEP), np.zeros(num_transitions)
+    for t in range(num_transitions):
+        place, accepted = hmc_transition(rng, at, place, np.exp(log_step))
+        rates[t] = accepted.mean()
+        if t < num_transitions // 2:
+            log_step += 2 / np.sqrt(t + 1) * (rates[t] - _ACCEPTANCE)
+    return Movement(before, mean + place.x @ root.T, float(rates[num_transitions // 2 :].mean()))
 
 
 def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
