@@ -104,3 +104,8 @@ def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:
 def generator(key: PRNGKeyArray) -> np.random.Generator:
     """A NumPy generator that is seeded by a key, for work on the host."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+
+
+def new_key(rng: np.random.Generator) -> PRNGKeyArray:
+    """A JAX key from a NumPy generator."""
+    return jax.random.wrap_key_data(rng.integers(0, 2**32, 2, dtype=np.uint32))

@@ -1,19 +1,29 @@
 """`fit`: from a target to posterior draws, without tuning."""
 
 import dataclasses
+import functools
 import math
 import os
 import time
 from collections.abc import Sequence
+from typing import get_args
 
-import jax
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
-from .._core.checks import as_count, as_positive, as_single_key, describe, require_callbacks
+from .._core.checks import (
+    as_choice,
+    as_count,
+    as_positive,
+    as_single_key,
+    describe,
+    require_callbacks,
+)
+from .._core.numerics import generator
 from .._core.sharding import as_mesh, require_threads, use_mesh
-from ..results import Cost, Fit, FitDiagnostics, Posterior, Status, gathered
-from ..targets import Target, require_all_rows
+from ..families import SemiImplicit
+from ..results import Cost, Fit, FitDiagnostics, Posterior, gathered
+from ..targets import Evaluator, Target, require_all_rows
 from ..training import (
     Callback,
     Checkpoints,
@@ -23,16 +33,12 @@ from ..training import (
     show_progress,
     with_sharded_rows,
 )
-from ._modes import Modes
+from ._answers import Answer, Kind, mixture_answer, trained_answer
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
-from ._runs import Ending, final_bound, new_families, train_runs
-from ._start import find_start
-from ._trust import Findings, examine
-from ._weights import with_weighed_shares
-
-_MAX_BOUND_GAP = 4.0
-"""Runs whose bound is worse by more nats are not compared."""
+from ._start import find_start, start_from
+from ._trust import explained
+from ._verdict import conclude
 
 
 def fit(
@@ -40,6 +46,7 @@ def fit(
     target: Target,
     *,
     init: Fit | Posterior | None = None,
+    at_least: Kind | None = None,
     refine: Refinement | None = None,
     num_steps: int | None = None,
     budget_s: float | None = None,
@@ -53,19 +60,26 @@ def fit(
     r"""Posterior draws without tuning, and a verdict on them.
 
     1. Rprop and L-BFGS search for modes, from several starts.
-    2. Batch and match fits a Gaussian around each mode. If one Gaussian is not enough, their
-       mixture gives rough draws.
-    3. A semi-implicit family with σ(z) and an affine layer is fitted to the rough draws, and then
-       trained on Jeffreys' divergence in two independent runs, until the bound has settled.
-    4. Checks decide whether to trust the better run: importance weights, HMC chains that start from
-       the draws, the other run, and the modes of step 1.
+    2. Batch and match fits a Gaussian around each mode.
+    3. Checks decide whether to trust the best Gaussian: importance weights, HMC chains that start
+       from its draws, and the modes of step 1.
+    4. If they raise a doubt, particles are annealed from the Gaussians to the target, and a mixture
+       of Gaussians is fitted to them and checked.
+    5. If that is doubted too, a semi-implicit family with σ(z) and an affine layer is fitted to the
+       best draws so far, trained on Jeffreys' divergence in two independent runs until the bound
+       has settled, and checked.
+
+    The first answer that nothing speaks against is returned.
 
     **Arguments:**
 
     - `target`: a target with log-density values.
     - `init`: an earlier fit to start from, of this or a similar target, such as the same model with
-        less data. Both runs start there, so their agreement is weaker evidence. The other checks
-        are the same.
+        less data. It takes the place of the search, so modes that it does not have are not found.
+        The checks are the same.
+    - `at_least`: the first answer to try: `"gaussian"`, `"mixture"` or `"sampler"`. Default:
+        `"gaussian"`, or `"sampler"` if one of `recipe`, `num_steps`, `callbacks` and `checkpoint`,
+        which are about training, is given.
     - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
         from draws of the trained sampler. `"importance"`: its draws, resampled by their importance
         weights.
@@ -85,7 +99,7 @@ def fit(
 
     **Returns:** a `Fit`. `fit.trusted` is True if the draws passed all checks; `fit.status` has the
     reason. Ctrl-C ends the training and returns the current draws, unchecked and not trusted.
-    `fit.cost` has the total seconds, and the steps and score evaluations of the training only.
+    `fit.cost` has the total seconds, the steps of the training, and all score evaluations.
 
     ```python
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
@@ -93,21 +107,24 @@ def fit(
     print(fit)
     ```
     """
-    key, recipe = as_single_key(key), Recipe() if recipe is None else recipe
-    if not isinstance(recipe, Recipe):
+    key = as_single_key(key)
+    if not isinstance(recipe, Recipe | None):
         raise ValueError(f"recipe must be a ksivi.Recipe, got {describe(recipe)}")
     _require_density(target)
     require_all_rows(target, "fit")
     earlier = None if init is None else _as_init(init, target)
     if refine is not None:
         require_refinement(refine)
+    require_callbacks(callbacks)
+    about_training = (recipe, num_steps, checkpoint, *callbacks)
+    kind = _as_kind(at_least, is_sampler=any(one is not None for one in about_training))
+    recipe = Recipe() if recipe is None else recipe
     if num_steps is not None:
         recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
     budget = math.inf if budget_s is None else float(as_positive(budget_s, "budget_s"))
     checkpoints = as_checkpoints(
         checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s}
     )
-    require_callbacks(callbacks)
     bar = ProgressBar("fit") if show_progress(progress) else None
     try:
         with handle_sigterm(checkpoint is not None), use_mesh(require_threads(as_mesh(mesh))):
@@ -117,6 +134,7 @@ def fit(
                 earlier,
                 refine,
                 recipe,
+                kind,
                 budget,
                 bar,
                 callbacks,
@@ -134,79 +152,53 @@ def _fit(
     init: Posterior | None,
     refine: Refinement | None,
     recipe: Recipe,
+    kind: Kind,
     budget: float,
     bar: ProgressBar | None,
     callbacks: Sequence[Callback],
     checkpoints: Checkpoints | None,
 ) -> Fit[FitDiagnostics]:
-    began, target = time.perf_counter(), target.unwhitened()
-    start_key, family_key, train_key, examine_key, refine_key = jax.random.split(key, 5)
-    share_key = jax.random.fold_in(examine_key, 1)
-    _show_stage(bar, "fit: search")
-    start, gaussians = find_start(start_key, target, recipe)
-    # The checks take about as long as the search.
-    deadline = began + budget - (time.perf_counter() - began)
-    _show_stage(bar, "fit: training")
-    if init is None:
-        view, families = start.target, new_families(family_key, start, recipe)
-    else:
-        view, families = init.view(target), [init.family] * recipe.num_runs  # type: ignore[list-item]
-    fewest = recipe.fewest_steps(is_gaussian=start.draws is None)
-    watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]
-    fits, ending = train_runs(
-        train_key, view, families, recipe, fewest, deadline, watching, checkpoints
+    began, rng = time.perf_counter(), generator(key)
+    evaluate = Evaluator(target)
+    show = functools.partial(_show_stage, bar)
+    show("search")
+    start = (
+        find_start(rng, evaluate, recipe) if init is None else start_from(rng, evaluate, init)
     )
-    best = dataclasses.replace(fits[0], cost=_cost(fits, began))
-    if best.status.kind == "interrupted":
-        return _interrupted(best)
-    try:
-        _show_stage(bar, "fit: checks")
-        runs = [_weighed(share_key, target, one, start.modes) for one in fits]
-        best = dataclasses.replace(best, posterior=runs[0].posterior)
-        others = _runs_to_compare(runs)
-        found = gaussians, start.modes, start.early
-        findings = examine(examine_key, target, best.posterior, others, *found)
-    except KeyboardInterrupt:
-        return _interrupted(best)
-    best = dataclasses.replace(best, cost=_cost(fits, began))
-    findings = dataclasses.replace(findings, diagnostics=start.noted(findings.diagnostics))
-    result = _conclude(best, findings, ending, budget)
+    answer, draws = None, start.draws
+    if kind != "sampler":
+        show("checks")
+        answer = mixture_answer(rng, evaluate, start, kind)
+        draws = answer.better_draws()
+    if answer is None or not answer.is_final:
+        deadline = began + budget
+        watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]
+        first = init if init is not None and isinstance(init.family, SemiImplicit) else None
+        answer = trained_answer(
+            rng, evaluate, start, draws, first, recipe, deadline, watching, checkpoints, show
+        )
+    if answer.findings is not None:
+        findings = explained(evaluate, answer.findings, start.early)
+        answer = dataclasses.replace(answer, findings=findings)
+    cost = _cost(answer, evaluate, began)
+    fit = conclude(answer, start, cost, budget)
     if refine is None:
-        return result
-    return dataclasses.replace(result, refined=refined(refine_key, target, refine, findings))
+        return fit
+    return dataclasses.replace(fit, refined=refined(rng, target, refine, answer.findings))
 
 
-def _cost(fits: list[Fit], began: float) -> Cost:
-    """The total seconds, and the steps and score evaluations of the training."""
-    evals = sum(fit.cost.score_evals for fit in fits)
-    return Cost(time.perf_counter() - began, fits[0].cost.steps, evals)
+def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
+    steps, evals = (0, 0) if answer.trained is None else _trained_cost(answer.trained)
+    return Cost(time.perf_counter() - began, steps, evaluate.count + evals)
 
 
-def _weighed(key: PRNGKeyArray, target: Target, fit: Fit, modes: Modes | None) -> Fit:
-    posterior = with_weighed_shares(key, target, fit.posterior, modes)
-    return dataclasses.replace(fit, posterior=posterior)
-
-
-def _runs_to_compare(fits: list[Fit]) -> list[Posterior]:
-    """The other runs, except those with a much worse bound.
-
-    The bound of a good fit to a mode with 2% of the mass is worse by at most 4 nats.
-    """
-    best = final_bound(fits[0])
-    return [fit.posterior for fit in fits[1:] if final_bound(fit) < best + _MAX_BOUND_GAP]
-
-
-def _interrupted(fit: Fit) -> Fit[FitDiagnostics]:
-    reason = (
-        f"stopped by the user after {fit.cost.steps:,} training steps; the draws were not checked"
-    )
-    diagnostics = FitDiagnostics(training=fit.diagnostics)
-    return dataclasses.replace(fit, status=Status("interrupted", reason), diagnostics=diagnostics)
+def _trained_cost(fit: Fit) -> tuple[int, int]:
+    return fit.cost.steps, fit.cost.score_evals
 
 
 def _show_stage(bar: ProgressBar | None, stage: str) -> None:
     if bar is not None:
-        bar.stage(stage)
+        bar.stage(f"fit: {stage}")
 
 
 def _require_density(target: Target) -> None:
@@ -229,24 +221,7 @@ def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
     return posterior
 
 
-def _conclude(best: Fit, findings: Findings, ending: Ending, budget: float) -> Fit[FitDiagnostics]:
-    """The fit with its verdict. It is trusted if there are no doubts; the status lists them."""
-    doubts, steps = list(findings.doubts), f"{best.cost.steps:,} steps"
-    if best.status.kind == "diverged":
-        doubts.insert(0, f"training diverged: {best.status.reason}")
-    ends = {
-        "settled": f"the bound settled after {steps}",
-        "steps": f"ran {steps}; the bound may not have settled",
-        "time": f"ran {steps}, as many as {budget:g} s allow on this machine; "
-        "the result differs on other machines",
-    }
-    passed = "; the draws passed all checks, and the checks decide" if ending == "steps" else ""
-    looked = f"; {findings.diagnostics.modes}" if findings.diagnostics.num_paths else ""
-    reason = ends[ending] + passed + looked
-    status = Status("converged" if ending == "settled" else "step limit", reason)
-    if doubts:
-        status = Status(
-            "not trusted", "; ".join(doubts if ending == "settled" else [*doubts, ends[ending]])
-        )
-    diagnostics = dataclasses.replace(findings.diagnostics, training=best.diagnostics)
-    return dataclasses.replace(best, status=status, trusted=not doubts, diagnostics=diagnostics)
+def _as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
+    if at_least is None:
+        return "sampler" if is_sampler else "gaussian"
+    return as_choice(at_least, "at_least", get_args(Kind))  # type: ignore[return-value]

@@ -4,8 +4,9 @@ import dataclasses
 from typing import Literal, get_args
 
 import jax.numpy as jnp
-from jaxtyping import PRNGKeyArray
+import numpy as np
 
+from .._core.numerics import new_key
 from ..diagnostics import pareto_khat
 from ..families import Empirical
 from ..results import Posterior
@@ -43,16 +44,16 @@ def require_refinement(refine: str) -> None:
 
 
 def refined(
-    key: PRNGKeyArray, target: Target, refine: Refinement, findings: Findings
+    rng: np.random.Generator, target: Target, refine: Refinement, findings: Findings | None
 ) -> Refined | None:
     """The corrected draws, taken from the checks; None if the draws could not be checked."""
-    weighed, moved = findings.weighed, findings.moved
-    if weighed is None or moved is None:
+    if findings is None or findings.weighed is None or findings.moved is None:
         return None
+    weighed, moved = findings.weighed, findings.moved
     if refine == "hmc":
         draws, effective = moved.after, float(len(moved.after))
     else:
-        draws, effective = weighed.resampled(key)
+        draws, effective = weighed.resampled(new_key(rng))
     by = _IN_WORDS[refine] + (
         f", k-hat {pareto_khat(weighed.log_weights):.2f}" if refine == "importance" else ""
     )

@@ -4,20 +4,21 @@ import dataclasses
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.compile import one_shot
+from .._core.numerics import new_key
 from .._core.schema import conform
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
 from ..results import Fit
-from ..targets import Target
+from ..targets import Evaluator, Target
 from ..training import (
     Callback,
     Checkpoints,
@@ -29,9 +30,8 @@ from ..training import (
     new_training,
     restored,
 )
-from ._modes import Blobs
+from ._modes import Blobs, Modes
 from ._recipe import Recipe, optimizer
-from ._start import Start
 from ._stopping import cooling_rates, has_settled
 from ._weights import with_weighed_shares
 
@@ -46,20 +46,31 @@ class _Memo(TypedDict, total=False):
     cooling_from: int
 
 
-def new_families(key: PRNGKeyArray, start: Start, recipe: Recipe) -> list[SemiImplicit]:
+class View(NamedTuple):
+    """The target in whitened coordinates, rough draws there, and the separate modes of the draws."""
+
+    target: Target
+    draws: Float[Array, "n d"] | None
+    modes: Modes | None
+
+
+def new_families(
+    rng: np.random.Generator, evaluate: Evaluator, view: View, recipe: Recipe
+) -> list[SemiImplicit]:
     """One family per run, fitted to the rough draws if there are any."""
-    family_key, fit_key = jax.random.split(key)
-    is_gaussian, keys = start.draws is None, jax.random.split(family_key, recipe.num_runs)
-    blobs = None if start.draws is None or start.modes is None else start.modes.blobs(start.draws)
-    families = [_new_family(recipe, one, start.target.dim, is_gaussian, blobs) for one in keys]
-    if start.draws is None or recipe.num_pretraining == 0:
+    is_gaussian, dim = view.draws is None, view.target.dim
+    blobs = None if view.draws is None or view.modes is None else view.modes.blobs(view.draws)
+    families = [
+        _new_family(recipe, new_key(rng), dim, is_gaussian, blobs) for _ in range(recipe.num_runs)
+    ]
+    if view.draws is None or recipe.num_pretraining == 0:
         return families
-    objective = recipe.first_objective(start.draws)
+    objective = recipe.first_objective(view.draws)
     fits = _train_cooling(
-        fit_key, start.target, families, objective, recipe.learning_rate, recipe.num_pretraining
+        new_key(rng), view.target, families, objective, recipe.learning_rate, recipe.num_pretraining
     )
     best = min(fits, key=final_bound).posterior
-    weighed = with_weighed_shares(jax.random.fold_in(fit_key, 1), start.target, best, start.modes)
+    weighed = with_weighed_shares(rng, evaluate, best, view.modes)
     mixing = weighed.family.mixing  # type: ignore[union-attr]  # one for all runs: not trained
     return [eqx.tree_at(lambda f: f.mixing, fit.posterior.family, mixing) for fit in fits]
 

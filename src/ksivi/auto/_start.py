@@ -1,26 +1,29 @@
-"""The start of the training: coordinates, and rough draws if one Gaussian is not enough."""
+"""Where a fit starts: modes, Gaussians around them, and rough draws if one Gaussian is not enough."""
 
 import dataclasses
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float
 
+from .._core.mixtures import Mixture, root_of
 from .._core.numerics import log_mean_weight
-from ..results import FitDiagnostics
-from ..targets import Target
+from ..families import GaussianMixture
+from ..results import FitDiagnostics, Posterior
+from ..targets import Evaluator
 from ._anneal import Annealed, anneal, begin
-from ._gaussians import LOCAL_SD, Gaussians, batch_and_match
-from ._modes import Modes, modes_of, root_of, separate
+from ._em import fit_mixture
+from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match
+from ._modes import Modes, modes_of, separate
 from ._recipe import Recipe
 from ._scan import CHAINS_PER_START, FARTHEST, with_far_modes
-from ._search import Found, first_starts, search
+from ._search import Found, distinct, first_starts, search
 from ._tails import improper_from
 
+Points = Float[np.ndarray, "n d"]
+
 _MIN_GAIN = 0.1
-"""The mixture is used if it beats its best Gaussian by more than this, in nats."""
+"""The mixture is annealed if it beats its best Gaussian by more than this, in nats."""
 _ROUGH_DRAWS = 3_000
 _NUM_EARLY = 4
 _ORIGIN_SDS = (0.1, 1.0)
@@ -29,25 +32,27 @@ _ORIGIN_SDS = (0.1, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """Coordinates for the training, and rough draws of the target if one Gaussian is not enough.
+    """What the search found.
 
     **Attributes:**
 
-    - `target`: the target in whitened coordinates.
-    - `draws`: rough draws of the target, in these coordinates.
-    - `elbo`, `log_evidence`: ELBO of the best Gaussian, and log evidence by the rough draws.
+    - `gaussians`: all Gaussians that were fitted.
+    - `best`: the best of them, as a mixture of one.
+    - `elbo`, `log_evidence`: its ELBO, and the log evidence by the rough draws.
+    - `draws`: rough draws of the target, if one Gaussian is not enough.
     - `modes`: the separate modes that were found, with their shares of the mass.
     - `early`: points on the highest paths of the search, before their ends.
     - `num_paths`: the number of paths of the search.
     - `scanned`: whether it also looked for modes far from the first ones.
     """
 
-    target: Target
-    draws: Float[Array, "n d"] | None
+    gaussians: Gaussians
+    best: Mixture
     elbo: float
     log_evidence: float
+    draws: Points | None = None
     modes: Modes | None = None
-    early: Float[np.ndarray, "n d"] | None = None
+    early: Points | None = None
     num_paths: int = 0
     scanned: bool = False
 
@@ -62,48 +67,66 @@ class Start:
         )
 
 
-def find_start(key: PRNGKeyArray, target: Target, recipe: Recipe) -> tuple[Start, Gaussians]:
-    """Searches for modes, fits Gaussians around them, and chooses the start of the training."""
-    search_key, match_key, choose_key = jax.random.split(key, 3)
-    found = search(target, first_starts(search_key, recipe.num_starts(target.dim), target.dim))
-    gaussians = batch_and_match(match_key, target, *_candidates(found))
-    ends = np.asarray(found.points, np.float64)
-    if recipe.scans(target.dim):
-        gaussians, more = with_far_modes(jax.random.fold_in(key, 3), target, found, gaussians)
+def find_start(rng: np.random.Generator, evaluate: Evaluator, recipe: Recipe) -> Start:
+    """Searches for modes, fits Gaussians around them, and anneals their mixture if need be."""
+    num_starts, dim = recipe.num_starts(evaluate.dim), evaluate.dim
+    found = search(evaluate, first_starts(rng, num_starts, dim))
+    gaussians, ends = batch_and_match(rng, evaluate, *_candidates(evaluate, found)), found.points
+    if recipe.scans(dim):
+        gaussians, more = with_far_modes(rng, evaluate, found, gaussians)
         ends = np.concatenate([ends, more])
-    start = choose_start(choose_key, target, gaussians, ends)
+    start = choose_start(rng, evaluate, gaussians, ends)
     if start is None:
-        raise RuntimeError(_why_no_start(target, found))
-    scanned, num_paths = recipe.scans(target.dim), len(found.points)
-    num_paths *= 1 + scanned
-    start = dataclasses.replace(start, early=_early(found), num_paths=num_paths, scanned=scanned)
-    return start, gaussians
+        raise RuntimeError(_why_no_start(evaluate, found))
+    scanned = recipe.scans(dim)
+    num_paths = num_starts * (1 + scanned)
+    return dataclasses.replace(start, early=_early(found), num_paths=num_paths, scanned=scanned)
 
 
-def _why_no_start(target: Target, found: Found) -> str:
+def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -> Start:
+    """A start from an earlier posterior: its draws are annealed to the target.
+
+    There is no search.
+    """
+    family = init.family
+    if isinstance(family, GaussianMixture) and init.coordinates is None:
+        mixture = family.on_host()
+    else:
+        mixture = fit_mixture(rng, init.host_draws(rng, _ROUGH_DRAWS))
+    elbos = np.log(np.maximum(mixture.shares, LEAST_MASS))
+    annealed = anneal(rng, evaluate, mixture, begin(rng, evaluate, mixture, _ROUGH_DRAWS))
+    if annealed is None:
+        raise ValueError(
+            "init must have draws at which the target's log density is finite, got none"
+        )
+    draws, gaussians = annealed.draws, Gaussians(mixture.means, mixture.roots, elbos)
+    best = Mixture(np.ones(1), draws.mean(axis=0)[None], root_of(draws)[None])
+    return Start(gaussians, best, math.nan, annealed.log_evidence, draws)
+
+
+def _why_no_start(evaluate: Evaluator, found: Found) -> str:
     """The reason why no Gaussian could be fitted."""
-    heights = np.asarray(found.log_densities, np.float64)
-    if not np.isfinite(heights).any():
+    if not np.isfinite(found.log_densities).any():
         return (
             "fit found no point with a finite log density. It must be finite near the origin: "
             "write the model on an unconstrained scale, with supports= or a change of variables"
         )
-    doubt = improper_from(target, _early(found))
+    doubt = improper_from(evaluate, _early(found))
     return doubt or (
         "fit found no Gaussian whose draws all have a finite log density. The log density must be "
         "finite everywhere around the mass, and the posterior must be proper"
     )
 
 
-def _early(found: Found) -> Float[np.ndarray, "n d"]:
+def _early(found: Found) -> Points:
     """Early points of the highest paths. Their ends may be at infinity."""
-    heights = np.asarray(found.log_densities, np.float64)
+    heights = found.log_densities
     highest = np.argsort(-np.where(np.isnan(heights), -np.inf, heights))[:_NUM_EARLY]
-    return np.asarray(found.early, np.float64)[highest]
+    return found.early[highest]
 
 
 def choose_start(
-    key: PRNGKeyArray, target: Target, gaussians: Gaussians, ends: Float[np.ndarray, "m d"]
+    rng: np.random.Generator, evaluate: Evaluator, gaussians: Gaussians, ends: Points
 ) -> Start | None:
     """A start from the best Gaussian, or from annealed draws; None if no Gaussian is usable.
 
@@ -116,38 +139,27 @@ def choose_start(
     if not len(usable.elbos):
         return None
     best = int(np.argmax(usable.elbos))
-    elbo = float(usable.elbos[best])
-    places = separate(target, np.concatenate([ends, np.asarray(usable.means[best : best + 1])]))
-    mixture = _covering(usable, gaussians, places)
-    begin_key, anneal_key = jax.random.split(key)
-    particles = begin(begin_key, target, mixture, _ROUGH_DRAWS)
-    log_evidence = log_mean_weight(particles.log_ratio)
-    if log_evidence - elbo >= _MIN_GAIN or len(places) > 1:
-        annealed = anneal(anneal_key, target, mixture, particles)
-        if annealed is not None:
-            return _from_particles(target, mixture, places, annealed, elbo)
-    whitened = target.whitened(usable.means[best], usable.roots[best])
-    return Start(whitened, None, elbo, log_evidence)
+    places = separate(evaluate, np.concatenate([ends, usable.means[best : best + 1]]))
+    mixture = _covering(usable, gaussians, places).mixture()
+    particles = begin(rng, evaluate, mixture, _ROUGH_DRAWS)
+    log_evidence, elbo = log_mean_weight(particles.log_ratio), float(usable.elbos[best])
+    one = Mixture(np.ones(1), usable.means[best : best + 1], usable.roots[best : best + 1])
+    start = Start(gaussians, one, elbo, log_evidence)
+    if log_evidence - elbo < _MIN_GAIN and len(places) == 1:
+        return start
+    annealed = anneal(rng, evaluate, mixture, particles)
+    return start if annealed is None else _annealed(start, evaluate, mixture, places, annealed)
 
 
-def _from_particles(
-    target: Target,
-    mixture: Gaussians,
-    places: Float[np.ndarray, "k d"],
-    annealed: Annealed,
-    elbo: float,
+def _annealed(
+    start: Start, evaluate: Evaluator, mixture: Mixture, places: Points, annealed: Annealed
 ) -> Start:
-    modes = modes_of(target, places, mixture, annealed)
-    loc, root = annealed.draws.mean(axis=0), root_of(annealed.draws)
-    u = np.linalg.solve(root, (annealed.draws - loc).T).T
-    dtype = mixture.means.dtype
-    whitened = target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
-    return Start(whitened, jnp.asarray(u, dtype), elbo, annealed.log_evidence, modes)
+    modes = modes_of(evaluate, places, mixture.means, annealed)
+    evidence = annealed.log_evidence
+    return dataclasses.replace(start, log_evidence=evidence, draws=annealed.draws, modes=modes)
 
 
-def _covering(
-    usable: Gaussians, gaussians: Gaussians, places: Float[np.ndarray, "k d"]
-) -> Gaussians:
+def _covering(usable: Gaussians, gaussians: Gaussians, places: Points) -> Gaussians:
     """The usable Gaussians, and one more around every place that none of them covers."""
     added: list[tuple[np.ndarray, np.ndarray, float]] = []
     others = [one for one in gaussians.each() if np.isfinite(one[1]).all()]
@@ -158,8 +170,7 @@ def _covering(
     if not added:
         return usable
     parts = [np.stack([np.asarray(part) for part in one]) for one in zip(*added, strict=True)]
-    join = lambda a, b: jnp.concatenate([a, jnp.asarray(b, a.dtype)])  # noqa: E731
-    return Gaussians(*(join(a, b) for a, b in zip(usable, parts, strict=True)))
+    return Gaussians(*(np.concatenate(pair) for pair in zip(usable, parts, strict=True)))
 
 
 def _covers(gaussian: tuple[np.ndarray, np.ndarray, float], place: np.ndarray) -> bool:
@@ -169,13 +180,13 @@ def _covers(gaussian: tuple[np.ndarray, np.ndarray, float], place: np.ndarray) -
     return bool(distance2 < len(place) + 4 * np.sqrt(2 * len(place)))
 
 
-def _candidates(found: Found) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
+def _candidates(evaluate: Evaluator, found: Found) -> tuple[Points, Float[np.ndarray, " m"]]:
     """Means and standard deviations to start Gaussians from.
 
-    The means are the ends of the paths, early points of some paths, and the origin.
+    The means are the distinct ends of the paths, early points of some paths, and the origin.
     """
-    num, dim = found.points.shape
-    ends = jnp.where(jnp.isfinite(found.log_densities)[:, None], found.points, 0)
-    origin = jnp.zeros((len(_ORIGIN_SDS), dim), ends.dtype)
-    points = jnp.concatenate([ends, found.early[: num // 2], origin])
-    return points, jnp.asarray([LOCAL_SD] * (num + num // 2) + list(_ORIGIN_SDS), ends.dtype)
+    ends = found.points[distinct(found.points, found.log_densities, evaluate)]
+    early, dim = found.early[: len(found.early) // 2], found.points.shape[1]
+    origin = np.zeros((len(_ORIGIN_SDS), dim))
+    points = np.concatenate([ends, early, origin])
+    return points, np.array([LOCAL_SD] * (len(ends) + len(early)) + list(_ORIGIN_SDS))

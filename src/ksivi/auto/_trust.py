@@ -1,36 +1,32 @@
-"""Checks of a fit: what was measured, and the doubts that remain."""
+"""Checks of a posterior: what was measured, and the doubts that remain."""
 
 import dataclasses
 from collections.abc import Sequence
 
-import jax
 import numpy as np
-from jaxtyping import Float, PRNGKeyArray
+from jaxtyping import Float
 
+from .._core.numerics import new_key
 from ..diagnostics import (
     Difference,
     Importance,
     Movement,
+    chains,
     difference,
     discrepancy,
     khat_threshold,
-    movement,
     pareto_khat,
     truncated_weights,
 )
 from ..results import FitDiagnostics, Posterior
-from ..targets import Target
-from ._doubts import (
-    cannot_tell,
-    memory_of_modes,
-    moves,
-    runs_differ,
-    weights_move,
-)
-from ._gaussians import Gaussians
-from ._modes import Modes, misses_modes
+from ..targets import Evaluator
+from ._doubts import cannot_tell, memory_of_modes, moves, runs_differ, weights_move
+from ._modes import misses_modes
+from ._start import Start
 from ._tails import improper_around, improper_from, is_improper
 from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
+
+Draws = Float[np.ndarray, "n d"]
 
 _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
 _TINY = 1e-30
@@ -38,58 +34,73 @@ _TINY = 1e-30
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """What the checks found: the numbers, the doubts as sentences, and the draws that they used."""
+    """What the checks found.
+
+    **Attributes:**
+
+    - `diagnostics`: the numbers.
+    - `doubts`: reasons not to trust the draws, as sentences.
+    - `weighed`, `moved`: the weighted draws and the chains of the checks.
+    - `is_light`: whether the weights have light tails, so that averages with them are reliable.
+    - `improper`: the doubt that the posterior is improper. No better answer can remove it.
+    """
 
     diagnostics: FitDiagnostics
     doubts: list[str]
     weighed: Importance | None = None
     moved: Movement | None = None
+    is_light: bool = False
+    improper: str | None = None
+
+    def better_draws(self) -> tuple[Draws, Float[np.ndarray, " n"] | None] | None:
+        """Draws nearer to the target, perhaps with weights; None if the draws were not checked."""
+        if self.weighed is None or self.moved is None:
+            return None
+        if self.is_light:
+            return self.weighed.draws, truncated_weights(self.weighed.log_weights)
+        return self.moved.after, None
 
 
 def examine(
-    key: PRNGKeyArray,
-    target: Target,
-    best: Posterior,
-    others: Sequence[Posterior],
-    gaussians: Gaussians,
-    modes: Modes | None = None,
-    early: Float[np.ndarray, "n d"] | None = None,
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    posterior: Posterior,
+    start: Start,
+    others: Sequence[Posterior] = (),
 ) -> Findings:
-    """Checks the best posterior.
+    """Checks a posterior.
 
     **Arguments:**
 
+    - `start`: what the search found: modes, which the draws must not miss.
     - `others`: the posteriors of independent runs, which should agree with it.
-    - `modes`: the separate modes that the search found.
-    - `early`: points on paths of the search, before their ends.
     """
-    weigh_key, wide_key, move_key, ksd_key, draw_key, runs_key = jax.random.split(key, 6)
-    draws = np.asarray(best.sample(draw_key, _NUM_DRAWS), np.float64)
+    draws = posterior.host_draws(rng, _NUM_DRAWS)
     try:
         # The wider weights decide the verdict and give the log evidence. The plain ones raise no
         # doubt: they give the ELBO, and the k-hat and the effective share that a fit prints.
-        plain = weigh(weigh_key, target, best, 1.0)
-        weighed = weigh(wide_key, target, best, WIDENING)
-        moved = _moved(move_key, target, best, draws)
+        plain = weigh(rng, evaluate, posterior, 1.0)
+        weighed = weigh(rng, evaluate, posterior, WIDENING)
+        moved = _moved(rng, evaluate, posterior, draws)
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
-        return _unexamined(target, draws, early, error)
+        return _unexamined(evaluate, draws, error)
     khats, limit = (
         [pareto_khat(one.log_weights) for one in (plain, weighed)],
         khat_threshold(NUM_WEIGHED),
     )
     is_light = khats[1] < limit
     corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
-    memory = max(float(np.max(moved.memory)), memory_of_modes(moved, gaussians))
+    memory = max(float(np.max(moved.memory)), memory_of_modes(moved, start.gaussians))
     change = difference(draws, moved.after)
-    apart, disagreements = _compare_runs(runs_key, target, draws, others)
-    improper = is_improper(target, draws, axes)
+    apart, disagreements = _compare_runs(rng, evaluate, draws, others)
+    improper = is_improper(evaluate, draws, axes)
     doubts = [
         moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes)),
         weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
-        misses_modes(draws, modes, target),
+        misses_modes(draws, start.modes, evaluate.target),
         improper,
         cannot_tell(weighed, is_light, memory),
     ]
@@ -106,55 +117,49 @@ def examine(
         hmc_difference=change.summary(),
         hmc_memory=memory,
         run_differences=tuple(one.summary() for one in apart),
-        ksd=discrepancy(ksd_key, target, best),
+        ksd=discrepancy(new_key(rng), evaluate.target, posterior),
         num_weights=NUM_WEIGHED,
         num_mixing=NUM_MIXING,
         widening=WIDENING,
     )
     found = [doubt for doubt in doubts if doubt]
-    if improper is None:
-        found = _with_cause(target, early, found)
-    return Findings(diagnostics, found, weighed, moved)
+    return Findings(diagnostics, found, weighed, moved, is_light, improper)
 
 
-def _unexamined(
-    target: Target,
-    draws: Float[np.ndarray, "n d"],
-    early: Float[np.ndarray, "n d"] | None,
-    error: Exception,
-) -> Findings:
-    """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
-    finite = draws[np.isfinite(draws).all(axis=1)]
-    why = improper_around(target, finite) if len(finite) else None
-    doubts = [f"the draws cannot be examined: {error}"]
-    doubts = [why, *doubts] if why else _with_cause(target, early, doubts)
-    return Findings(FitDiagnostics(), doubts)
-
-
-def _with_cause(
-    target: Target, early: Float[np.ndarray, "n d"] | None, doubts: list[str]
-) -> list[str]:
-    """The doubts, and an improper posterior as their cause if it shows from early points.
+def explained(evaluate: Evaluator, findings: Findings, early: Draws | None) -> Findings:
+    """The findings, with an improper posterior as the cause of doubts if early points show it.
 
     Draws of an improper posterior may lie so far out that nothing shows from there. From points
     that are not among the draws, proper posteriors look improper at times. Hence this explains
     other doubts and raises none.
     """
-    if not doubts or early is None:
-        return doubts
-    cause = improper_from(target, early)
-    return doubts if cause is None else [cause, *doubts]
+    if not findings.doubts or findings.improper or early is None:
+        return findings
+    cause = improper_from(evaluate, early)
+    if cause is None:
+        return findings
+    return dataclasses.replace(findings, doubts=[cause, *findings.doubts], improper=cause)
 
 
-def _moved(key: PRNGKeyArray, target: Target, best: Posterior, draws: np.ndarray) -> Movement:
+def _unexamined(evaluate: Evaluator, draws: Draws, error: Exception) -> Findings:
+    """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
+    finite = draws[np.isfinite(draws).all(axis=1)]
+    why = improper_around(evaluate, finite) if len(finite) else None
+    doubts = [f"the draws cannot be examined: {error}"]
+    return Findings(FitDiagnostics(), [why, *doubts] if why else doubts, improper=why)
+
+
+def _moved(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, draws: Draws
+) -> Movement:
     """Chains from the draws, and more of them while the tails are undecided."""
-    first, *more = jax.random.split(key, 1 + _MORE_CHAINS)
-    num_chains = _num_chains(target.dim)
-    moved = movement(first, target, best, num_chains=num_chains)
-    for another in more:
+    num_chains = _num_chains(evaluate.dim)
+    moved = chains(rng, evaluate, posterior.host_draws(rng, num_chains))
+    for _ in range(_MORE_CHAINS):
         if not difference(draws, moved.after).is_undecided():
             break
-        moved = moved.with_more(movement(another, target, best, num_chains=num_chains))
+        more = chains(rng, evaluate, posterior.host_draws(rng, num_chains))
+        moved = moved.with_more(more)
     return moved
 
 
@@ -166,7 +171,7 @@ def _num_chains(dim: int) -> int:
     return max(1_000, 8_000 // dim)
 
 
-def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]:
+def _principal_axes(draws: Draws) -> Float[np.ndarray, "d d"]:
     """The principal axes of the draws, one per column, in standard deviations.
 
     Wrong dependence shows along them.
@@ -176,18 +181,17 @@ def _principal_axes(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "d d"]
 
 
 def _compare_runs(
-    key: PRNGKeyArray, target: Target, draws: Float[np.ndarray, "n d"], others: Sequence[Posterior]
+    rng: np.random.Generator, evaluate: Evaluator, draws: Draws, others: Sequence[Posterior]
 ) -> tuple[list[Difference], list[str | None]]:
     """The differences to the other runs, and doubts about runs that HMC does not unite."""
     apart: list[Difference] = []
     doubts: list[str | None] = []
-    for i, other in enumerate(others):
-        draw_key, move_key = jax.random.split(jax.random.fold_in(key, i))
-        apart.append(difference(draws, np.asarray(other.sample(draw_key, _NUM_DRAWS), np.float64)))
+    for other in others:
+        apart.append(difference(draws, other.host_draws(rng, _NUM_DRAWS)))
         if not apart[-1].is_small():
             try:
-                back = movement(move_key, target, other, num_chains=_num_chains(target.dim))
-                doubts.append(runs_differ(draws, back.after))
+                before = other.host_draws(rng, _num_chains(evaluate.dim))
+                doubts.append(runs_differ(draws, chains(rng, evaluate, before).after))
             except (ValueError, np.linalg.LinAlgError) as error:
                 doubts.append(f"an independent run cannot be examined: {error}")
     return apart, doubts

@@ -5,17 +5,11 @@ import dataclasses
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
 
-from ..diagnostics import (
-    Importance,
-    importance,
-    pareto_khat,
-    truncated_weights,
-)
-from ..families import ModeMixing
+from ..diagnostics import Importance, pareto_khat, truncated_weights, weighted
+from ..families import ModeMixing, SemiImplicit
 from ..results import Posterior
-from ..targets import Target
+from ..targets import Evaluator
 from ._modes import Modes
 
 NUM_WEIGHED, NUM_MIXING, WIDENING = 8_000, 1_000, 1.5
@@ -26,19 +20,14 @@ _SMALLEST = 1e-3
 """A share is not set below this, so that a mode can return."""
 
 
-def weigh(key: PRNGKeyArray, target: Target, posterior: Posterior, widening: float) -> Importance:
-    return importance(
-        key,
-        target,
-        posterior,
-        num_samples=NUM_WEIGHED,
-        num_mixing=NUM_MIXING,
-        widening=widening,
-    )
+def weigh(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, widening: float
+) -> Importance:
+    return weighted(rng, evaluate, posterior, NUM_WEIGHED, NUM_MIXING, widening)
 
 
 def with_weighed_shares(
-    key: PRNGKeyArray, target: Target, posterior: Posterior, modes: Modes | None
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, modes: Modes | None
 ) -> Posterior:
     r"""The same sampler with the shares w_k of its modes multiplied by their mean weights.
 
@@ -46,11 +35,12 @@ def with_weighed_shares(
 
     If the weights have heavy tails, the shares stay as they are.
     """
-    mixing = posterior.family.mixing if posterior.family.has_density else None
+    family = posterior.family
+    mixing = family.mixing if isinstance(family, SemiImplicit) else None
     if modes is None or not isinstance(mixing, ModeMixing):
         return posterior
     try:
-        found = weigh(key, target, posterior, WIDENING)
+        found = weigh(rng, evaluate, posterior, WIDENING)
     except ValueError:  # NaN or zero everywhere: the checks report it
         return posterior
     if pareto_khat(found.log_weights) >= _MAX_KHAT:
@@ -60,5 +50,4 @@ def with_weighed_shares(
     factors = np.where(before > 0, after / np.maximum(before, 1e-30), 1.0)
     shares = np.maximum(np.asarray(mixing.shares, np.float64) * factors, _SMALLEST)
     new = ModeMixing(mixing.base, jnp.asarray(shares, mixing.shares.dtype))
-    family = eqx.tree_at(lambda family: family.mixing, posterior.family, new)
-    return dataclasses.replace(posterior, family=family)
+    return dataclasses.replace(posterior, family=eqx.tree_at(lambda f: f.mixing, family, new))

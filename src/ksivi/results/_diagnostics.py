@@ -191,6 +191,7 @@ class FitDiagnostics(Diagnostics):
         gave starts.
     - `reach`: how far the search looked, in standard deviations of the best Gaussian. NaN if it
         only followed paths from around the origin.
+    - `answer`: what the posterior is: a Gaussian, a mixture of Gaussians, or a trained sampler.
     """
 
     kind: ClassVar[str] = "fit"
@@ -215,6 +216,7 @@ class FitDiagnostics(Diagnostics):
     num_paths: int = 0
     num_tempered: int = 0
     reach: float = NAN
+    answer: str = ""
 
     @property
     def modes(self) -> str:
@@ -227,16 +229,19 @@ class FitDiagnostics(Diagnostics):
         if self.weights_difference is None:
             return [] if self.training is None else self.training.rows()
         limit = f"at most {self.pareto_khat_limit:.2f} for {self.num_weights:,} draws"
-        wide = f"k-hat {self.wide_pareto_khat:.2f} with the mixing {self.widening:g} times as wide"
+        wider = "the mixing" if self.training is not None else "half of the draws"
+        wide = f"k-hat {self.wide_pareto_khat:.2f} with {wider} {self.widening:g} times as wide"
         runs = "; ".join(map(str, self.run_differences)) or "no other run came near"
+        density = f"K = {self.num_mixing:,}, " if self.training is not None else ""
         return [
+            *([("answer", self.answer)] if self.answer else []),
             ("ELBO", f"{self.elbo:.2f} ± {self.elbo_error:.2f}"),
             ("log evidence", f"{self.log_evidence:.2f} ± {self.log_evidence_error:.2f}"),
-            ("Pareto k-hat", f"{self.pareto_khat:.2f}, K = {self.num_mixing:,}, {limit}"),
+            ("Pareto k-hat", f"{self.pareto_khat:.2f}, {density}{limit}"),
             ("effective share", f"{self.effective_share:.2f} of the weights"),
             ("weights move", f"{self.weights_difference}; {wide}"),
             ("HMC moves", f"{self.hmc_difference}; memory {self.hmc_memory:.2f}"),
-            ("runs differ", runs),
+            *([("runs differ", runs)] if self.training is not None else []),
             ("KSD²", str(self.ksd)),
             *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
         ]

@@ -1,0 +1,162 @@
+"""The answers of `fit`, the cheapest first: a Gaussian, a mixture of Gaussians, a trained sampler."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from .._core.mixtures import Mixture, root_of
+from .._core.numerics import new_key
+from ..families import GaussianMixture
+from ..results import Fit, Posterior
+from ..targets import Evaluator
+from ..training import Callback, Checkpoints
+from ._em import fit_mixture
+from ._recipe import Recipe
+from ._runs import Ending, View, final_bound, new_families, train_runs
+from ._start import Start
+from ._trust import Findings, examine
+from ._weights import with_weighed_shares
+
+Draws = Float[np.ndarray, "n d"]
+Kind = Literal["gaussian", "mixture", "sampler"]
+
+_MOST_ROUNDS = 3
+"""How often a mixture is fitted again, to draws that the checks have corrected."""
+_MAX_BOUND_GAP = 4.0
+"""Runs whose bound is worse by more nats are not compared."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A posterior and what the checks found of it.
+
+    **Attributes:**
+
+    - `name`: what the posterior is, in words.
+    - `findings`: None if the user stopped before the checks were done.
+    - `trained`, `ending`: the fit of the trained sampler, and what ended its training.
+    """
+
+    posterior: Posterior
+    name: str
+    findings: Findings | None
+    trained: Fit | None = None
+    ending: Ending | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing speaks against it, or nothing better can be found."""
+        findings = self.findings
+        return findings is None or not findings.doubts or findings.improper is not None
+
+    def better_draws(self) -> Draws | None:
+        """Draws that the checks have corrected, with equal weights."""
+        found = None if self.findings is None else self.findings.better_draws()
+        if found is None:
+            return None
+        draws, weights = found
+        if weights is None:
+            return draws
+        chosen = np.random.default_rng(0).choice(len(draws), len(draws), p=weights / weights.sum())
+        return draws[chosen]
+
+
+def mixture_answer(
+    rng: np.random.Generator, evaluate: Evaluator, start: Start, kind: Kind
+) -> Answer:
+    """A Gaussian, or a mixture of Gaussians that is fitted to draws.
+
+    The checks correct the draws, by weights or by chains. If they raise a doubt, the mixture is
+    fitted again, to the corrected draws.
+    """
+    mixture = start.best if start.draws is None else fit_mixture(rng, start.draws)
+    answer = _checked(rng, evaluate, mixture, start)
+    rounds = 0
+    while rounds < _MOST_ROUNDS and (not answer.is_final or (kind == "mixture" and rounds == 0)):
+        better = None if answer.findings is None else answer.findings.better_draws()
+        if better is None:
+            break
+        answer = _checked(rng, evaluate, fit_mixture(rng, *better), start)
+        rounds += 1
+    return answer
+
+
+def _checked(
+    rng: np.random.Generator, evaluate: Evaluator, mixture: Mixture, start: Start
+) -> Answer:
+    number = len(mixture.shares)
+    name = "a Gaussian" if number == 1 else f"a mixture of {number} Gaussians"
+    posterior = Posterior.of(GaussianMixture.of(mixture), evaluate.target)
+    try:
+        return Answer(posterior, name, examine(rng, evaluate, posterior, start))
+    except KeyboardInterrupt:
+        return Answer(posterior, name, None)
+
+
+def trained_answer(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    start: Start,
+    draws: Draws | None,
+    init: Posterior | None,
+    recipe: Recipe,
+    deadline: float,
+    callbacks: Sequence[Callback],
+    checkpoints: Checkpoints | None,
+    show: Callable[[str], None],
+) -> Answer:
+    """A semi-implicit family, trained in independent runs. The best of them is checked.
+
+    **Arguments:**
+
+    - `draws`: rough draws to start from; None if one Gaussian is nearly enough.
+    - `init`: a sampler to start from instead.
+    """
+    show("training")
+    view = view_of(evaluate, start, draws)
+    if init is None:
+        families = new_families(rng, evaluate, view, recipe)
+    else:
+        view = view._replace(target=init.view(evaluate.target))
+        families = [init.family] * recipe.num_runs  # type: ignore[list-item]
+    fewest = recipe.fewest_steps(is_gaussian=view.draws is None)
+    fits, ending = train_runs(
+        new_key(rng), view.target, families, recipe, fewest, deadline, callbacks, checkpoints
+    )
+    best, name = fits[0], "a trained sampler"
+    if best.status.kind == "interrupted":
+        return Answer(best.posterior, name, None, best, ending)
+    show("checks")
+    try:
+        weighed = [with_weighed_shares(rng, evaluate, f.posterior, view.modes) for f in fits]
+        findings = examine(rng, evaluate, weighed[0], start, _comparable(fits, weighed))
+    except KeyboardInterrupt:
+        return Answer(best.posterior, name, None, best, ending)
+    return Answer(weighed[0], name, findings, best, ending)
+
+
+def view_of(evaluate: Evaluator, start: Start, draws: Draws | None) -> View:
+    """The target in coordinates whitened by the draws, or by the best Gaussian without draws."""
+    dtype = jnp.result_type(float)
+    if draws is None:
+        loc, root, u = start.best.means[0], start.best.roots[0], None
+    else:
+        loc, root = draws.mean(axis=0), root_of(draws)
+        u = jnp.asarray(np.linalg.solve(root, (draws - loc).T).T, dtype)
+    whitened = evaluate.target.whitened(jnp.asarray(loc, dtype), jnp.asarray(root, dtype))
+    modes = None if start.modes is None or draws is None else start.modes.of(draws)
+    return View(whitened, u, modes)
+
+
+def _comparable(fits: list[Fit], posteriors: list[Posterior]) -> list[Posterior]:
+    """The other runs, except those with a much worse bound.
+
+    The bound of a good fit to a mode with 2% of the mass is worse by at most 4 nats.
+    """
+    limit = final_bound(fits[0]) + _MAX_BOUND_GAP
+    pairs = zip(fits[1:], posteriors[1:], strict=True)
+    return [posterior for fit, posterior in pairs if final_bound(fit) < limit]

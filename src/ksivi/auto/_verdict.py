@@ -1,0 +1,77 @@
+"""The verdict: the status of an answer, in words, and whether to trust it."""
+
+import dataclasses
+
+import numpy as np
+
+from ..results import Cost, Fit, FitDiagnostics, Status
+from ._answers import Answer
+from ._start import Start
+
+
+def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[FitDiagnostics]:
+    """The answer as a fit. It is trusted if there are no doubts; the status lists them."""
+    trained = answer.trained
+    fit: Fit = Fit(
+        posterior=answer.posterior,
+        status=Status("converged", ""),
+        trusted=False,
+        diagnostics=FitDiagnostics(training=None if trained is None else trained.diagnostics),
+        history=_no_steps() if trained is None else trained.history,
+        cost=cost,
+        state=None if trained is None else trained.state,
+    )
+    if answer.findings is None:
+        return dataclasses.replace(fit, status=Status("interrupted", _stopped(cost)))
+    diagnostics = start.noted(answer.findings.diagnostics)
+    diagnostics = dataclasses.replace(
+        diagnostics, training=fit.diagnostics.training, answer=answer.name
+    )
+    doubts = _doubts(answer)
+    status = _not_trusted(answer, doubts, cost, budget) or _good(answer, diagnostics, cost, budget)
+    return dataclasses.replace(fit, status=status, trusted=not doubts, diagnostics=diagnostics)
+
+
+def _no_steps() -> dict[str, np.ndarray]:
+    return {"step": np.zeros(0, int), "loss": np.zeros(0)}
+
+
+def _stopped(cost: Cost) -> str:
+    after = f" after {cost.steps:,} training steps" if cost.steps else ""
+    return f"stopped by the user{after}; the draws were not checked"
+
+
+def _doubts(answer: Answer) -> list[str]:
+    assert answer.findings is not None
+    doubts, trained = list(answer.findings.doubts), answer.trained
+    if trained is not None and trained.status.kind == "diverged":
+        doubts.insert(0, f"training diverged: {trained.status.reason}")
+    return doubts
+
+
+def _not_trusted(answer: Answer, doubts: list[str], cost: Cost, budget: float) -> Status | None:
+    if not doubts:
+        return None
+    if answer.ending in ("steps", "time"):
+        doubts = [*doubts, _ending(answer, cost, budget)]
+    return Status("not trusted", "; ".join(doubts))
+
+
+def _good(answer: Answer, diagnostics: FitDiagnostics, cost: Cost, budget: float) -> Status:
+    looked = f"; {diagnostics.modes}" if diagnostics.num_paths else ""
+    passed = "; the draws passed all checks, and the checks decide"
+    reason = _ending(answer, cost, budget) + (passed if answer.ending == "steps" else "")
+    is_settled = answer.ending in (None, "settled")
+    return Status("converged" if is_settled else "step limit", reason + looked)
+
+
+def _ending(answer: Answer, cost: Cost, budget: float) -> str:
+    if answer.ending is None:
+        return f"{answer.name} passed all checks"
+    steps = f"{cost.steps:,} steps"
+    return {
+        "settled": f"the bound settled after {steps}",
+        "steps": f"ran {steps}; the bound may not have settled",
+        "time": f"ran {steps}, as many as {budget:g} s allow on this machine; "
+        "the result differs on other machines",
+    }[answer.ending]
