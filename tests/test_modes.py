@@ -7,12 +7,12 @@ import pytest
 from jax.scipy.stats import norm
 
 import ksivi
-from ksivi.auto._anneal import anneal, begin
-from ksivi.auto._gaussians import Gaussians
+from ksivi.auto._anneal import Annealed
 from ksivi.auto._modes import Blobs, Modes, misses_modes, modes_of, separate
 from ksivi.auto._recipe import Recipe
 from ksivi.auto._weights import with_weighed_shares
 from ksivi.families import GaussianMixing, ModeMixing, PerMode
+from ksivi.targets import Evaluator
 
 SHARE, PLACE = 0.3, np.array([12.0, 0.0])
 
@@ -28,15 +28,9 @@ def target():
     return ksivi.Target(log_density, dim=2)
 
 
-def gaussians():
-    """One for each mode. That of the banana has 2% of the mass by its ELBO, and not 30%."""
-    means = jnp.array([[0.0, 0.0], [12.0, -1.5]])
-    return Gaussians(means, jnp.stack([jnp.eye(2), jnp.diag(jnp.array([0.4, 1.0]))]), jnp.zeros(2))
-
-
 def test_points_that_the_density_connects_are_one_mode():
     points = np.array([[0.0, 0.0], [0.5, -0.5], [12.0, -1.5], [np.nan, 0.0], [0.0, 50.0]])
-    np.testing.assert_allclose(separate(target(), points), [[0, 0], [12, -1.5]])
+    np.testing.assert_allclose(separate(Evaluator(target()), points), [[0, 0], [12, -1.5]])
 
 
 def test_a_mode_without_draws_is_a_doubt_that_names_the_place():
@@ -107,17 +101,22 @@ def test_maps_per_mode_have_their_own_coordinates():
 
 
 def test_importance_weights_put_the_shares_of_modes_right():
-    """A sampler with shares of ½ for a target with 0.8 and 0.2; else it is exact."""
+    """A sampler with shares of ½ for a target with 0.8 and 0.2.
+
+    It is a little too wide, because an exact one has equal weights in each block of draws, and no
+    Pareto distribution fits their tail.
+    """
     centres = [[0.0, 0.0], [20.0, 0.0]]
     target = two_gaussians([0.8, 0.2], centres)[0]
-    family = two_gaussians([0.5, 0.5], centres)[1]
+    family = two_gaussians([0.5, 0.5], centres, width=1.1)[1]
     particles = np.asarray(family.sample(jax.random.key(1), 2_000), np.float64)
     modes = Modes(np.asarray(centres), particles, (particles[:, 0] > 10).astype(int))
     posterior = ksivi.Posterior.of(family, target)
-    found = with_weighed_shares(jax.random.key(0), target, posterior, modes)
+    found = with_weighed_shares(np.random.default_rng(0), Evaluator(target), posterior, modes)
     # 8,000 draws, half of them in each mode: the error of the odds is 1% of a share.
     np.testing.assert_allclose(found.family.mixing.shares, [0.8, 0.2], atol=0.02)
-    assert with_weighed_shares(jax.random.key(0), target, posterior, None) is posterior
+    unchanged = with_weighed_shares(np.random.default_rng(0), Evaluator(target), posterior, None)
+    assert unchanged is posterior
 
 
 def test_a_family_of_the_recipe_starts_at_the_modes_and_is_saved(tmp_path):
@@ -136,11 +135,59 @@ def test_a_family_of_the_recipe_starts_at_the_modes_and_is_saved(tmp_path):
 
 
 def test_modes_without_mass_are_left_out_and_their_particles_belong_to_none():
-    first = begin(jax.random.key(0), target(), gaussians(), 1_000)
-    found = anneal(jax.random.key(1), target(), gaussians(), first)
+    """Two Gaussians lie in the banana, and none at a place far from all mass."""
+    means = np.array([[0.0, 0.0], [12.0, -1.5], [12.3, -1.0]])
     places = np.array([[0.0, 0.0], [12.0, -1.5], [500.0, 0.0]])
-    modes = modes_of(target(), places, gaussians(), found)
-    assert len(modes.places) == len(modes.shares) == 2
-    np.testing.assert_allclose(modes.shares.sum(), 1)
+
+    def modes_with(*counts):
+        origins = np.repeat([0, 1, 2], counts)
+        found = Annealed(means[origins], origins, 0.0)
+        return modes_of(Evaluator(target()), places, means, found)
+
+    modes = modes_with(700, 200, 100)
+    np.testing.assert_array_equal(modes.places, places[:2])
+    np.testing.assert_allclose(modes.shares, [0.7, 0.3])
     some = modes._replace(labels=np.where(np.arange(1_000) < 100, -1, modes.labels))
     np.testing.assert_allclose(some.shares.sum(), 0.9)
+    without = modes_with(990, 5, 5)
+    np.testing.assert_array_equal(without.places, places[:1])
+    np.testing.assert_array_equal(without.labels, np.repeat([0, -1], [990, 10]))
+
+
+def test_one_mode_needs_no_evaluation_to_label_its_particles():
+    evaluate = Evaluator(target())
+    annealed = Annealed(np.zeros((10, 2)), np.arange(10) % 3, 0.0)
+    modes = modes_of(evaluate, np.zeros((1, 2)), np.zeros((3, 2)), annealed)
+    np.testing.assert_array_equal(modes.labels, 0)
+    assert evaluate.count == 0
+
+
+def test_equal_ends_of_paths_cost_nothing_and_near_ones_a_line_each():
+    evaluate = Evaluator(target())
+    np.testing.assert_array_equal(separate(evaluate, np.zeros((24, 2))), [[0, 0]])
+    assert evaluate.count == 24
+    near = np.random.default_rng(0).normal(size=(24, 2)) * 1e-3
+    evaluate = Evaluator(target())
+    assert len(separate(evaluate, near)) == 1
+    assert evaluate.count == 24 + 23 * 15
+
+
+def test_paths_that_ran_far_out_do_not_unite_modes_of_the_same_height():
+    two, _ = two_gaussians([0.5, 0.5], [[-4.0, 0.0], [4.0, 0.0]])
+    flat = ksivi.Target(lambda x: jnp.logaddexp(two.log_density(x), -12.0), dim=2)
+    points = np.array([[-4.0, 0.0], [4.0, 0.0]] * 5 + [[1e6, 1e6], [-1e6, 1e6]])
+    found = separate(Evaluator(flat), points)
+    np.testing.assert_array_equal(np.sort(found[:2, 0]), [-4, 4])
+
+
+@pytest.mark.filterwarnings("error")
+def test_points_of_no_density_are_no_modes():
+    nowhere = ksivi.Target(lambda x: jnp.where(x[0] > 1, jnp.nan, -0.5 * jnp.sum(x**2)), dim=2)
+    evaluate = Evaluator(nowhere)
+    beyond = np.array([[2.0, 0.0], [np.nan, 0.0], [np.inf, 0.0]])
+    assert separate(evaluate, beyond).shape == (0, 2)
+    np.testing.assert_array_equal(separate(evaluate, np.append(beyond, [[0, 0]], axis=0)), [[0, 0]])
+    annealed = Annealed(np.zeros((10, 2)), np.repeat([0, 1], 5), 0.0)
+    places = np.array([[0.0, 0.0], [0.5, 0.0]])
+    modes = modes_of(evaluate, places, np.array([[2.0, 0.0], [0.5, 0.0]]), annealed)
+    assert len(modes.labels) == 10

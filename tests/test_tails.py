@@ -7,6 +7,7 @@ import pytest
 
 import ksivi
 from ksivi.auto._tails import _improper_coordinate, _is_flat, improper_from, is_improper
+from ksivi.targets import Evaluator
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
 ERRORS = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
@@ -66,16 +67,39 @@ CASES = {
 def test_curves_along_which_the_mass_does_not_fall_are_found(name):
     log_density, log_prior, centre, scales, where = CASES[name]
     dim, place = len(centre), (np.array(centre), np.array(scales))
-    doubt = _improper_coordinate(ksivi.Target(log_density, dim), *place)
+    doubt = _improper_coordinate(Evaluator(ksivi.Target(log_density, dim)), *place)
     assert doubt is not None
     assert f"too slowly to be finite as {where}." in doubt
     twin = ksivi.Target(lambda x: log_density(x) + log_prior(x), dim)
-    assert _improper_coordinate(twin, *place) is None
+    assert _improper_coordinate(Evaluator(twin), *place) is None
 
 
 def test_heavy_tails_that_are_proper_raise_no_doubt():
     student = ksivi.Target(lambda x: -2.0 * jnp.log1p(jnp.sum(x**2)), dim=3)
-    assert _improper_coordinate(student, np.zeros(3), np.ones(3)) is None
+    assert _improper_coordinate(Evaluator(student), np.zeros(3), np.ones(3)) is None
+
+
+def test_straight_lines_are_looked_at_in_one_dimension_too():
+    draws = np.random.default_rng(0).normal(size=(500, 1))
+    flat = Evaluator(ksivi.Target(lambda x: -0.5 * jnp.log1p(x[0] ** 2), dim=1))
+    assert "as x[0] grows" in is_improper(flat, draws, np.eye(1))
+    cauchy = Evaluator(ksivi.Target(lambda x: -jnp.log1p(x[0] ** 2), dim=1))
+    assert is_improper(cauchy, draws, np.eye(1)) is None
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_proper_target_costs_few_evaluations():
+    """Ten correlated coordinates, and log p is NaN beyond the mass."""
+    factor = jnp.asarray(np.random.default_rng(1).normal(size=(10, 10)) + 3 * np.eye(10))
+
+    def log_density(x):
+        u = factor @ x
+        return jnp.where(jnp.max(jnp.abs(u)) < 40, -0.5 * jnp.sum(u**2), jnp.nan)
+
+    draws = np.linalg.solve(factor, np.random.default_rng(0).normal(size=(10, 2_000))).T
+    evaluate = Evaluator(ksivi.Target(log_density, dim=10))
+    assert is_improper(evaluate, draws, np.eye(10)) is None
+    assert evaluate.count < 8_000
 
 
 def test_coordinates_have_the_names_of_the_model():
@@ -84,24 +108,26 @@ def test_coordinates_have_the_names_of_the_model():
         {"slope": jnp.zeros(2), "scale": jnp.ones(())},
         supports={"scale": ksivi.supports.positive()},
     )
-    doubt = _improper_coordinate(target, np.zeros(3), np.ones(3))
+    doubt = _improper_coordinate(Evaluator(target), np.zeros(3), np.ones(3))
     assert "as scale grows, on the unconstrained scale" in doubt
 
 
-def test_densities_without_second_derivatives_are_looked_at_along_lines():
-    flat = ksivi.Target(
-        lambda x: -0.5 * x[0] ** 2,
+def test_densities_without_second_derivatives_are_walked_too():
+    """Curvatures are differences of scores, so a score from outside of JAX is enough."""
+
+    def score(x):
+        inner = x[..., :1] * x[..., 1:] - 1
+        return np.asarray(-inner * x[..., ::-1], x.dtype)
+
+    product = ksivi.Target(
+        lambda x: -0.5 * (x[0] * x[1] - 1) ** 2,
         dim=2,
         score=lambda x: jax.pure_callback(
-            lambda x: np.asarray([-x[0], 0.0], x.dtype),
-            jax.ShapeDtypeStruct((2,), x.dtype),
-            x,
-            vmap_method="sequential",
+            score, jax.ShapeDtypeStruct((2,), x.dtype), x, vmap_method="expand_dims"
         ),
     )
-    draws = np.random.default_rng(0).normal(size=(500, 2))
-    assert _improper_coordinate(flat, np.zeros(2), np.ones(2)) is None
-    assert "x[1]" in is_improper(flat, draws, np.eye(2))
+    doubt = _improper_coordinate(Evaluator(product), np.ones(2), np.full(2, 2.0))
+    assert "x[0] grows" in doubt
 
 
 def test_a_walk_that_comes_to_another_mode_is_not_flat():
@@ -119,8 +145,8 @@ def test_a_walk_that_comes_to_another_mode_is_not_flat():
 def test_an_improper_posterior_shows_from_early_points():
     """Also if only one of several points shows it."""
     points = np.array([[0.0, -60.0, *[5.0] * 8], [4.5, 0.5, *[5.0] * 8]])
-    improper = ksivi.Target(schools, dim=10)
+    improper = Evaluator(ksivi.Target(schools, dim=10))
     assert improper_from(improper, points[:1]) is None
     assert "x[1] falls" in improper_from(improper, points)
-    proper = ksivi.Target(lambda x: schools(x) + half_cauchy(x[1]), dim=10)
+    proper = Evaluator(ksivi.Target(lambda x: schools(x) + half_cauchy(x[1]), dim=10))
     assert improper_from(proper, points) is None

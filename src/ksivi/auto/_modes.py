@@ -2,22 +2,25 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from .._core.compile import one_shot
-from ..targets import Target
+from .._core.mixtures import root_of
+from ..targets import Evaluator, Target
 from ._anneal import Annealed
-from ._gaussians import LEAST_MASS, Gaussians
+from ._gaussians import LEAST_MASS
 from ._names import coordinate_names
 
 Points = Float[np.ndarray, "n d"]
+Numbers = Float[np.ndarray, " n"]
 
 _MIN_DIP = 2.0
 """Two points are separate if log p falls by more between them, in nats."""
 _ON_SEGMENT = 15
+_SAME_PLACE, _SAME_HEIGHT = 1e-3, 0.05
+"""Ends of paths that are nearer are one point: in interquartile ranges of the ends, and in nats.
+A path that ran far out does not make these ranges wider."""
 _LOWEST = 50.0
 """An end whose log density is this far below the highest is no mode of the posterior."""
 _MOST_MODES = 8
@@ -51,11 +54,11 @@ class Modes(NamedTuple):
         self, draws: Points, weights: Float[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, " k"]:
         """The shares of other draws, by the nearest particle of each draw."""
-        from scipy.spatial import cKDTree  # SciPy takes longer to import than this library
+        return self._shares(self._labels(draws), weights)
 
-        sd = np.maximum(self.particles.std(axis=0), 1e-30)
-        _, nearest = cKDTree(self.particles / sd).query(draws / sd)
-        return self._shares(self.labels[nearest], weights)
+    def of(self, draws: Points) -> "Modes":
+        """The same modes with other draws, each in the mode of its nearest particle."""
+        return Modes(self.places, draws, self._labels(draws))
 
     def blobs(self, particles: Float[Array, "n d"]) -> Blobs | None:
         """The modes in other coordinates, from the same particles there; None if it is one mode."""
@@ -67,6 +70,13 @@ class Modes(NamedTuple):
         parts = self.shares, np.stack(centres), np.stack(roots)
         return Blobs(*(jnp.asarray(part, particles.dtype) for part in parts))
 
+    def _labels(self, draws: Points) -> Int[np.ndarray, " m"]:
+        from scipy.spatial import cKDTree  # SciPy takes longer to import than this library
+
+        sd = np.maximum(self.particles.std(axis=0), 1e-30)
+        _, nearest = cKDTree(self.particles / sd).query(draws / sd)
+        return self.labels[nearest]
+
     def _shares(
         self, labels: Int[np.ndarray, " m"], weights: Float[np.ndarray, " m"] | None = None
     ) -> Float[np.ndarray, " k"]:
@@ -75,29 +85,58 @@ class Modes(NamedTuple):
         return counts[1:] / np.sum(counts)
 
 
-def root_of(draws: Points) -> Float[np.ndarray, "d d"]:
-    """The lower triangular root of the covariance of draws, with a trace of independence."""
-    covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-    return np.linalg.cholesky(covariance + 1e-6 * np.diag(np.diag(covariance)))
-
-
-def separate(target: Target, points: Points) -> Points:
+def separate(evaluate: Evaluator, points: Points) -> Points:
     """The points that are separate modes, highest first: log p falls between any two of them."""
-    heights = np.asarray(_heights(target, points), np.float64)
-    usable = np.isfinite(heights) & np.isfinite(points).all(axis=1)
+    points, heights = _usable(evaluate, points)
+    kept: list[Float[np.ndarray, " d"]] = []
+    while len(points) and len(kept) < _MOST_MODES:
+        # The highest point that is separate from all before is a mode. Only points that are
+        # separate from it remain, so a single mode costs one line to each of the others.
+        highest, points, heights = points[0], points[1:], heights[1:]
+        kept.append(highest)
+        apart = _dips(evaluate, np.broadcast_to(highest, points.shape), points, heights) > _MIN_DIP
+        points, heights = points[apart], heights[apart]
+    return np.reshape(kept, (-1, evaluate.dim))
+
+
+def _usable(evaluate: Evaluator, points: Points) -> tuple[Points, Numbers]:
+    """The points that may be modes, each once, highest first, and their log densities."""
+    points = points[np.isfinite(points).all(axis=1)]
+    heights = evaluate.log_density(points)
+    usable = np.isfinite(heights)
     usable &= heights > np.max(heights, initial=-np.inf, where=usable) - _LOWEST
-    dips = np.asarray(_dips(target, points, points), np.float64)
-    kept: list[int] = []
-    for i in np.argsort(-np.where(usable, heights, -np.inf)):
-        if usable[i] and all(dips[i, k] > _MIN_DIP for k in kept):
-            kept.append(int(i))
-    return points[kept[:_MOST_MODES]]
+    points, heights = points[usable], heights[usable]
+    order = np.argsort(-heights, kind="stable")
+    points, heights = points[order], heights[order]
+    first = _is_first(points, heights)
+    return points[first], heights[first]
 
 
-def modes_of(target: Target, places: Points, gaussians: Gaussians, annealed: Annealed) -> Modes:
-    """The modes that hold mass. A Gaussian belongs to the mode with the smallest dip between."""
-    dips = np.asarray(_dips(target, np.asarray(gaussians.means, np.float64), places))
-    nearest = np.argmin(np.where(np.isnan(dips), np.inf, dips), axis=1)
+def _is_first(points: Points, heights: Numbers) -> Bool[np.ndarray, " n"]:
+    """Whether no point before is the same, nearly."""
+    if not len(points):
+        return np.zeros(0, bool)
+    spread = np.subtract(*np.quantile(points, (0.75, 0.25), axis=0))
+    same = np.abs(heights[:, None] - heights[None]) < _SAME_HEIGHT
+    same &= np.all(np.abs(points[:, None] - points[None]) <= _SAME_PLACE * spread, axis=2)
+    first = np.ones(len(points), bool)
+    for i in range(len(points)):
+        first[i] = not (same[i, :i] & first[:i]).any()
+    return first
+
+
+def modes_of(evaluate: Evaluator, places: Points, means: Points, annealed: Annealed) -> Modes:
+    """The modes that hold mass. A Gaussian belongs to the mode with the smallest dip between.
+
+    **Arguments:**
+
+    - `means`: the means of the Gaussians from which the particles came.
+    """
+    nearest = np.zeros(len(means), int)
+    if len(places) > 1:
+        used = np.unique(annealed.origins)
+        dips = _all_dips(evaluate, means[used], places)
+        nearest[used] = np.argmin(np.where(np.isnan(dips), np.inf, dips), axis=1)
     labels = nearest[annealed.origins]
     kept = np.bincount(labels, minlength=len(places)) >= LEAST_MASS * len(labels)
     renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
@@ -125,21 +164,24 @@ def named(target: Target, point: Float[np.ndarray, " d"]) -> str:
     return ", ".join(pairs[:4]) + (", …" if len(pairs) > 4 else "")
 
 
-@one_shot
-def _heights(target: Target, points: Points) -> Float[Array, " n"]:
-    return jax.vmap(target.log_density)(jnp.asarray(points, jnp.result_type(float)))
+def _all_dips(evaluate: Evaluator, points: Points, places: Points) -> Float[np.ndarray, "n k"]:
+    """The dips between each point and each place. Between a point and itself there is none."""
+    ends = np.concatenate([points, places])
+    heights = evaluate.log_density(ends)
+    heights = np.where(np.isnan(heights), -np.inf, heights)
+    lower = np.minimum(heights[: len(points), None], heights[None, len(points) :])
+    dips = np.zeros(lower.shape)
+    apart = np.any(points[:, None] != places[None], axis=2)
+    i, k = np.nonzero(apart)
+    dips[apart] = _dips(evaluate, points[i], places[k], lower[apart])
+    return dips
 
 
-@one_shot
-def _dips(target: Target, points: Points, places: Points) -> Float[Array, "n k"]:
-    """How far log p falls below the lower end, on the straight line from each point to each place."""
-    shares = jnp.linspace(0, 1, _ON_SEGMENT + 2)
-    starts, ends = (jnp.asarray(part, jnp.result_type(float)) for part in (points, places))
-
-    def dip(a: Float[Array, " d"], b: Float[Array, " d"]) -> Float[Array, ""]:
-        line = a[None] + shares[:, None] * (b - a)[None]
-        heights = jax.vmap(target.log_density)(line)
-        heights = jnp.where(jnp.isnan(heights), -jnp.inf, heights)
-        return jnp.minimum(heights[0], heights[-1]) - jnp.min(heights)
-
-    return jax.vmap(lambda a: jax.vmap(lambda b: dip(a, b))(ends))(starts)
+def _dips(evaluate: Evaluator, starts: Points, ends: Points, lower: Numbers) -> Numbers:
+    """How far log p falls below the lower end, on the straight line from each start to its end."""
+    shares = np.arange(1, _ON_SEGMENT + 1) / (_ON_SEGMENT + 1)
+    lines = starts[:, None] + shares[:, None] * (ends - starts)[:, None]
+    heights = evaluate.log_density(lines.reshape(-1, evaluate.dim)).reshape(len(lines), _ON_SEGMENT)
+    lowest = np.min(np.where(np.isnan(heights), -np.inf, heights), axis=1)
+    with np.errstate(invalid="ignore"):
+        return lower - np.minimum(lower, lowest)
