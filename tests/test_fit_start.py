@@ -8,22 +8,12 @@ import numpy as np
 import pytest
 
 import ksivi
-from known import COVARIANCE, MEAN, gaussian, two_modes
+from known import MEAN, gaussian, two_modes
 from ksivi.auto._gaussians import batch_and_match
 from ksivi.auto._runs import Schedule, train_runs
 from ksivi.auto._search import first_starts, search
 from ksivi.auto._start import choose_start
 from ksivi.auto._stopping import cooling_rates, has_settled
-
-
-def test_batch_and_match_meets_a_gaussian_from_afar():
-    starts, sds = jnp.array([[0.0, 0.0, 0.0], [30.0, 30.0, -30.0]]), jnp.array([0.01, 10.0])
-    found = batch_and_match(jax.random.key(0), gaussian(), starts, sds)
-    for mean, root in zip(found.means, found.roots, strict=True):
-        np.testing.assert_allclose(mean, MEAN, atol=0.02)
-        np.testing.assert_allclose(root @ root.T, COVARIANCE, rtol=0.02, atol=1e-3)
-    log_evidence = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
-    np.testing.assert_allclose(found.elbos, log_evidence, atol=0.01)
 
 
 @pytest.mark.slow
@@ -47,20 +37,6 @@ def test_a_start_has_the_modes_that_search_found():
     )
     assert alone.draws is None
     assert alone.modes is None
-
-
-def test_paths_get_off_steep_walls_and_reach_far_scales():
-    """Scales from 0.01 to 100, 20 of them from the origin: exp overflows at many starts, where L-BFGS alone is lost."""
-    scales = jnp.geomspace(0.01, 100.0, 6)
-    centres = 20 * scales * jnp.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
-
-    def log_density(x):
-        y = (x - centres) / scales
-        return jnp.sum(y - jnp.exp(y))
-
-    found = search(ksivi.Target(log_density, 6), first_starts(jax.random.key(0), 12, 6))
-    away = (np.asarray(found.points) - np.asarray(centres)) / np.asarray(scales)
-    assert np.mean(np.max(np.abs(away), axis=1) < 0.1) > 0.9
 
 
 def _starts():

@@ -2,17 +2,22 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-import optax
-from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+import numpy as np
+from jaxtyping import Bool, Float, Int
 
-from .._core.compile import one_shot
-from ..targets import Target
+from ..targets import Evaluator
+from ._paths import Places, lbfgs, places, rounding, rprop
+from ._rows import put, rows
 
-_NARROW, _WIDE = 0.2, 2.0
-_HALVINGS, _FIRST_STEP, _MIN_STEP, _MAX_STEP = 10, 1e-2, 1e-8, 1e6
+Points = Float[np.ndarray, "m d"]
+Values = Float[np.ndarray, " m"]
+
+_NARROW, _WIDE, _HALVINGS = 0.2, 2.0, 10
+_SAME_HEIGHT = 1e-2
+"""Ends of paths are the same only if their log densities differ by less, in nats."""
+_BETWEEN = (0.236, 0.382, 0.5)
+"""Parts of the way between two ends at which log p is compared. They have no common measure, or
+modes at equal distances could all be met."""
 
 
 class Found(NamedTuple):
@@ -22,23 +27,22 @@ class Found(NamedTuple):
     path can be nearer to the mass.
     """
 
-    points: Float[Array, "m d"]
-    log_densities: Float[Array, " m"]
-    early: Float[Array, "m d"]
+    points: Points
+    log_densities: Values
+    early: Points
 
 
-def first_starts(key: PRNGKeyArray, num: int, dim: int) -> Float[Array, "m d"]:
+def first_starts(rng: np.random.Generator, num: int, dim: int) -> Points:
     """Normal draws of several widths around the origin.
 
     Parameters on an unconstrained scale are rarely large.
     """
-    return jnp.linspace(_NARROW, _WIDE, num)[:, None] * jax.random.normal(key, (num, dim))
+    return np.linspace(_NARROW, _WIDE, num)[:, None] * rng.standard_normal((num, dim))
 
 
-@one_shot
 def search(
-    target: Target,
-    starts: Float[Array, "m d"],
+    evaluate: Evaluator,
+    starts: Points,
     num_signs: int = 100,
     num_steps: int = 300,
     num_early: int = 8,
@@ -47,69 +51,55 @@ def search(
 
     Rprop uses only the signs of the gradient, with one step size per coordinate. So it handles
     scales that differ by any factor, and walls too steep for a line search. L-BFGS handles
-    correlations. A path stops where log p is not finite.
+    correlations. A start where log p is not finite is first moved towards the origin. A path takes
+    at most `num_signs` steps of Rprop and `num_steps` of L-BFGS, and stops before if it converges.
     """
-    after_signs = jax.vmap(lambda x: _rprop(target, _where_finite(target, x), num_signs))(starts)
-    paths = jax.vmap(lambda x: _lbfgs(target, x, num_steps, num_early))(
-        jnp.concatenate([after_signs, starts])
-    )
-    after, alone = (
-        Found(*parts) for parts in zip(*(jnp.split(part, 2) for part in paths), strict=True)
-    )
-    is_better = after.log_densities >= alone.log_densities
-    points = jnp.where(is_better[:, None], after.points, alone.points)
-    return Found(points, jnp.maximum(after.log_densities, alone.log_densities), alone.early)
+    num = len(starts)
+    with np.errstate(all="ignore"):  # away from the mass, log p and its gradient can be anything
+        first = _where_finite(evaluate, starts)
+        after_signs = rprop(evaluate, first, num_signs)
+        both = Places(*(np.concatenate(pair) for pair in zip(after_signs, first, strict=True)))
+        ends, early = lbfgs(evaluate, both, num_steps, num_early)
+    after, alone = rows(ends, np.arange(num)), rows(ends, np.arange(num, 2 * num))
+    best = after.or_lower(alone)
+    return Found(best.x, -best.losses, early[num:])
 
 
-def _where_finite(target: Target, start: Float[Array, " d"]) -> Float[Array, " d"]:
-    """The start, or the first of its halvings towards the origin at which log p is finite."""
-    shares = jnp.append(0.5 ** jnp.arange(_HALVINGS), 0).astype(start.dtype)
-    points = shares[:, None] * start[None]
-    return points[jnp.argmax(jnp.isfinite(jax.vmap(target.log_density)(points)))]
+def _where_finite(evaluate: Evaluator, starts: Points) -> Places:
+    """The starts, or the first of their halvings towards the origin at which log p is finite."""
+    first = places(evaluate, starts.astype(np.float64))
+    for share in [*0.5 ** np.arange(1, _HALVINGS), 0.0]:
+        lost = np.flatnonzero(np.isinf(first.losses))
+        if len(lost):
+            put(first, lost, places(evaluate, share * starts[lost]))
+    return first
 
 
-def _rprop(target: Target, start: Float[Array, " d"], num_steps: int) -> Float[Array, " d"]:
-    """The best point of an Rprop path.
+def distinct(points: Points, log_densities: Values, evaluate: Evaluator) -> Int[np.ndarray, " k"]:
+    """The indices of the ends of paths that differ from each other, the highest first.
 
-    Where log p is not finite, the path returns to the best point and halves the steps.
+    Two ends are the same if log p is level from one to the other: nowhere lower than the higher end
+    by more than a hundredth of a nat and rounding. So scales do not matter, and two modes of the
+    same height differ by the valley between them. Ends where log p is not finite are left out.
     """
-    optimizer = optax.scale_by_rprop(_FIRST_STEP, min_step_size=_MIN_STEP, max_step_size=_MAX_STEP)
-
-    def step(carry, _):
-        x, state, best, lowest = carry
-        value, gradient = jax.value_and_grad(lambda x: -target.log_density(x))(x)
-        better = value < lowest
-        best, lowest = jnp.where(better, x, best), jnp.where(better, value, lowest)
-        is_finite = jnp.isfinite(value)
-        updates, state = optimizer.update(jnp.where(jnp.isfinite(gradient), gradient, 0), state, x)
-        state = state._replace(
-            step_sizes=jnp.where(is_finite, 1.0, 0.5).astype(x.dtype) * state.step_sizes
-        )
-        return (jnp.where(is_finite, x - updates, best), state, best, lowest), None
-
-    first = (start, optimizer.init(start), start, jnp.asarray(jnp.inf, start.dtype))
-    (_, _, best, _), _ = lax.scan(step, first, None, length=num_steps)
-    return best
+    left = [i for i in np.argsort(-log_densities) if np.isfinite(log_densities[i])]
+    kept = []
+    while left:
+        highest, left = left[0], left[1:]
+        kept.append(highest)
+        level = log_densities[highest] - _SAME_HEIGHT - rounding(log_densities[highest])
+        near = [i for i in left if log_densities[i] >= level]
+        same = _is_above(evaluate, level, points[highest], points[near])
+        left = [i for i in left if i not in {*np.array(near, int)[same]}]
+    return np.array(kept, int)
 
 
-def _lbfgs(target: Target, start: Float[Array, " d"], num_steps: int, num_early: int) -> Found:
-    loss = lambda x: -target.log_density(x)  # noqa: E731
-    optimizer = optax.lbfgs()
-
-    def step(carry, i):
-        x, state, best, lowest, early = carry
-        value, gradient = jax.value_and_grad(loss)(x)
-        updates, new_state = optimizer.update(
-            gradient, state, x, value=value, grad=gradient, value_fn=loss
-        )
-        better = jnp.isfinite(value) & (value < lowest)
-        best, lowest = jnp.where(better, x, best), jnp.where(better, value, lowest)
-        new_x = x + updates
-        is_finite = jnp.isfinite(value) & jnp.all(jnp.isfinite(new_x))
-        state = jax.tree.map(lambda new, old: jnp.where(is_finite, new, old), new_state, state)
-        x = jnp.where(is_finite, new_x, x)
-        return (x, state, best, lowest, jnp.where(i == num_early, x, early)), None
-
-    first = (start, optimizer.init(start), start, jnp.asarray(jnp.inf, start.dtype), start)
-    (_, _, best, lowest, early), _ = lax.scan(step, first, jnp.arange(num_steps))
-    return Found(best, -lowest, early)
+def _is_above(
+    evaluate: Evaluator, level: float, end: Float[np.ndarray, " d"], others: Points
+) -> Bool[np.ndarray, " m"]:
+    """Whether log p is above a level between an end and each of the others."""
+    parts = np.array(_BETWEEN)[:, None, None]
+    between = (1 - parts) * end + parts * others[None]
+    with np.errstate(all="ignore"):
+        heights = evaluate.log_density(between.reshape(-1, len(end)))
+    return np.all(heights.reshape(len(_BETWEEN), -1) >= level, axis=0)
