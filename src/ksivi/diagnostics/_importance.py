@@ -1,8 +1,7 @@
-"""Importance weights, the ELBO and the evidence of a semi-implicit posterior."""
+"""Importance weights, the ELBO and the evidence of a sampler with a density."""
 
 import dataclasses
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,10 +10,11 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_positive, as_single_key
 from .._core.compile import one_shot
-from .._core.numerics import truncated_weights
-from ..families import SemiImplicit
+from .._core.mixtures import Mixture
+from .._core.numerics import generator, new_key, truncated_weights
+from ..families import GaussianMixture, SemiImplicit
 from ..results import Posterior
-from ..targets import Affine, Target
+from ..targets import Affine, Evaluator, Target
 from ._checks import require_fit
 from ._differences import Difference, difference
 
@@ -23,6 +23,8 @@ _BLOCK = 100
 
 The draws of a block share their auxiliary z; standard errors come from independent blocks.
 """
+
+Blocks = tuple[Float[np.ndarray, "b m d"], Float[np.ndarray, "b m"]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Importance:
     def resampled(self, key: PRNGKeyArray) -> tuple[Float[np.ndarray, "n d"], float]:
         """As many draws, resampled by their truncated weights, and their effective sample size."""
         weights = truncated_weights(self.log_weights)
-        chosen = jax.random.choice(key, len(weights), (len(weights),), p=jnp.asarray(weights))
-        return self.draws[np.asarray(chosen)], float(1 / np.sum(weights**2))
+        chosen = generator(key).choice(len(weights), len(weights), p=weights / weights.sum())
+        return self.draws[chosen], float(1 / np.sum(weights**2))
 
     @property
     def effective_sample_size(self) -> float:
@@ -86,23 +88,23 @@ def importance(
     num_mixing: int = 1_000,
     widening: float = 1.0,
 ) -> Importance:
-    r"""Importance weights w = p(x) / q̂(x) of a trained sampler's draws.
+    r"""Importance weights w = p(x) / q̂(x) of a sampler's draws.
 
         q̂(x) = 1/(K+1) Σₖ q(x|zₖ),   ELBO = E log w ≤ log ∫ p,   evidence = E w = ∫ p
 
     One of the zₖ is the z that made x. Both equations hold for every K. The ELBO rises to its exact
-    value as K grows.
+    value as K grows. The density of a mixture of Gaussians is known, and K plays no part.
 
     **Arguments:**
 
     - `target`: must have a log density, not only a score.
-    - `posterior`: a trained sampler. Stored draws have no density.
+    - `posterior`: a trained sampler or a mixture. Stored draws have no density.
     - `num_samples`: the number of draws, rounded up to hundreds. At least 1,000 are drawn, to
         estimate the errors.
     - `num_mixing`: K.
     - `widening`: s. Above 1, half of the draws come from a mixing distribution s times as wide
-        (`families.WideMixing`). They reach tails and narrow regions that the sampler misses, so
-        that the weights have lighter tails. The ELBO is then the wider sampler's.
+        (`families.WideMixing`), or from Gaussians s times as wide. They reach tails and narrow
+        regions that the sampler misses, so that the weights have lighter tails. The ELBO is then the wider sampler's.
 
     ```python
     result = ksivi.diagnostics.importance(
@@ -112,44 +114,78 @@ def importance(
     ```
     """
     require_fit(target, posterior, "importance")
-    if not posterior.family.has_density:
-        raise ValueError(
-            "posterior must be a trained sampler; stored draws have no density and no weights"
-        )
     if not target.has_log_density:
         raise ValueError("target must have a log density, but this target has only a score")
     as_count(num_samples, "num_samples", minimum=2)
-    keys = jax.random.split(as_single_key(key), max(10, -(-num_samples // _BLOCK)))
-    wide = posterior.family.mixing.widened(as_positive(widening, "widening"))
-    family = eqx.tree_at(lambda family: family.mixing, posterior.family, wide)
     num_mixing = as_count(num_mixing, "num_mixing")
-    draws, log_weights = _weigh(
-        keys, target.unwhitened(), family, posterior.coordinates, num_mixing
+    rng, wide = generator(as_single_key(key)), float(as_positive(widening, "widening"))
+    return weighted(rng, Evaluator(target), posterior, num_samples, num_mixing, wide)
+
+
+def weighted(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    posterior: Posterior,
+    num_samples: int,
+    num_mixing: int,
+    widening: float,
+) -> Importance:
+    """`importance` with an evaluator of the target. Only the evaluator's program has a target."""
+    draws, log_q = _proposed(
+        rng, posterior, max(10, -(-num_samples // _BLOCK)), num_mixing, widening
     )
-    return _summarise(np.asarray(draws), np.asarray(log_weights, np.float64), num_mixing)
+    log_p = evaluate.log_density(draws.reshape(-1, posterior.dim))
+    return _summarise(draws, log_p.reshape(log_q.shape) - log_q, num_mixing)
+
+
+def _proposed(
+    rng: np.random.Generator,
+    posterior: Posterior,
+    num_blocks: int,
+    num_mixing: int,
+    widening: float,
+) -> Blocks:
+    """Blocks of draws from the widened sampler, with log q̂ at them."""
+    mixture, family = posterior.on_host(), posterior.family
+    if mixture is not None:
+        return _from_mixture(rng, mixture.widened(widening), num_blocks)
+    if not family.has_density:
+        raise ValueError("posterior must be a sampler; stored draws have no density and no weights")
+    wide = family.widened(widening)
+    blocks = _from_family(new_key(rng), wide, posterior.coordinates, num_blocks, num_mixing)
+    draws, log_q = (np.asarray(part, np.float64) for part in blocks)
+    return draws, log_q
+
+
+def _from_mixture(rng: np.random.Generator, mixture: Mixture, num_blocks: int) -> Blocks:
+    draws, _ = mixture.draws(rng, num_blocks * _BLOCK)
+    # In the precision of the evaluator, so that p and q are taken at the same points.
+    draws = draws.astype(jnp.result_type(float)).astype(np.float64)
+    shape = (num_blocks, _BLOCK)
+    return draws.reshape(*shape, mixture.dim), mixture.log_density(draws).reshape(shape)
 
 
 @one_shot
-def _weigh(
-    keys: PRNGKeyArray,
-    target: Target,
-    family: SemiImplicit,
+def _from_family(
+    key: PRNGKeyArray,
+    family: SemiImplicit | GaussianMixture,
     coordinates: Affine | None,
+    num_blocks: int,
     num_mixing: int,
 ) -> tuple[Float[Array, "b m d"], Float[Array, "b m"]]:
     def block(key: PRNGKeyArray) -> tuple[Float[Array, "m d"], Float[Array, " m"]]:
         x, log_q = family.sample_and_log_prob(key, _BLOCK, num_mixing)
-        if coordinates is not None:
-            x, log_q = jax.vmap(coordinates)(x), log_q - coordinates.log_det()
-        return x, jax.vmap(target.log_density)(x) - log_q
+        if coordinates is None:
+            return x, log_q
+        return jax.vmap(coordinates)(x), log_q - coordinates.log_det()
 
-    return lax.map(block, keys)
+    return lax.map(block, jax.random.split(key, num_blocks))
 
 
 def _summarise(draws: np.ndarray, log_weights: np.ndarray, num_mixing: int) -> Importance:
-    if count := int(np.isnan(log_weights).sum()):
+    if count := int(np.sum(np.isnan(log_weights) | np.isposinf(log_weights))):
         raise ValueError(
-            f"target must not be NaN at draws of the posterior, got {count} NaN weights"
+            f"target must not be NaN or +inf at draws of the posterior, got {count} such weights"
         )
     top = log_weights.max()
     if top == -np.inf:

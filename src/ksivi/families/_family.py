@@ -6,6 +6,11 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._core.mixtures import Mixture
+
+_SIZES = (1_024, 16_384)
+"""The number of draws is rounded up to these sizes, so that few programs are compiled."""
+
 
 class AbstractFamily(eqx.Module):
     """A distribution q(x) on ℝ^dim that can be sampled. `dim` is a field or a property."""
@@ -26,3 +31,12 @@ class AbstractFamily(eqx.Module):
     def draw_size(self, n: int) -> int:
         """How many draws to make if n are needed, so that few sizes are compiled."""
         return n
+
+    def on_host(self) -> Mixture | None:
+        """The same distribution in NumPy, which compiles nothing; None if it has no such form."""
+        return None
+
+
+def few_sizes(n: int) -> int:
+    """n, rounded up to one of few sizes."""
+    return next((size for size in _SIZES if n <= size), n)

@@ -8,12 +8,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from .._core.checks import (
     as_choice,
     as_count,
     as_floats,
+    as_positive,
     as_single_key,
     as_widths,
     attributing_errors_to,
@@ -25,14 +26,12 @@ from .._core.numerics import log_mean_exp
 from .._core.registry import register
 from .._core.sharding import shard
 from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
-from ._family import AbstractFamily
+from ._family import AbstractFamily, few_sizes
 from ._layers import Triangular
 from ._mixing import AbstractMixing, GaussianMixing, SampledMixing
 from ._networks import MLP, Constant
 
 _POINTS_AT_ONCE = 1_000
-_SIZES = (1_024, 16_384)
-"""The number of draws is rounded up to these sizes, so that few programs are compiled."""
 
 Noise = tuple[Float[Array, "m k"], Float[Array, "n d"]]
 
@@ -147,6 +146,11 @@ class SemiImplicit(AbstractFamily):
         object.__setattr__(family, "normal", normal)
         return family
 
+    def widened(self, scale: float | Scalar) -> "SemiImplicit":
+        """The same family with a wider mixing distribution, for proposals."""
+        wide = self.mixing.widened(as_positive(scale, "scale"))
+        return eqx.tree_at(lambda family: family.mixing, self, wide)
+
     def noise(self, key: PRNGKeyArray, n: int, noise_per_z: int = 1) -> Noise:
         """All the randomness of the samples: n draws of z, and `noise_per_z` of ξ for each z."""
         z_key, xi_key = jax.random.split(key)
@@ -234,7 +238,7 @@ class SemiImplicit(AbstractFamily):
         return self.transport(self.noise(as_single_key(key), as_count(n, "n")))[0]
 
     def draw_size(self, n: int) -> int:
-        return next((size for size in _SIZES if n <= size), n)
+        return few_sizes(n)
 
     def _through_layer(self, x: Float[Array, "n d"], log_prob: Callable) -> Float[Array, " n"]:
         """The log density at x, from the log density before the layer."""

@@ -8,8 +8,9 @@ from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.compile import jit
-from ..families import Empirical, SemiImplicit, exact_log_normals
+from ..families import SemiImplicit, exact_log_normals
 from ..targets import Affine, Target
+from ._host import Family, on_host
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
 Group = dict[str, np.ndarray]
@@ -18,7 +19,7 @@ Group = dict[str, np.ndarray]
 def densities(
     key: PRNGKeyArray,
     x: Float[Array, "n d"],
-    family: SemiImplicit | Empirical,
+    family: Family,
     coordinates: Affine | None,
     target: Target | None,
 ) -> Group:
@@ -27,7 +28,10 @@ def densities(
     `lp` is the target's, `log_q` the sampler's, and `log_weight` is their difference.
     """
     found: Group = {}
-    if family.has_density:
+    mixture = on_host(family, coordinates)
+    if mixture is not None:
+        found["log_q"] = mixture.log_density(np.asarray(x, np.float64))
+    elif isinstance(family, SemiImplicit):
         found["log_q"] = np.asarray(_log_q(key, family, coordinates, len(x)))
     if target is not None and target.has_log_density and target.host_rows is None:
         found["lp"] = np.asarray(_log_densities(target, x))

@@ -8,21 +8,25 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core import archive
 from .._core.checks import as_count, as_samples, as_single_key, describe
 from .._core.compile import jit, one_shot
 from .._core.files import save
+from .._core.mixtures import Mixture
+from .._core.numerics import new_key
 from .._core.schema import conform
-from ..families import Empirical, SemiImplicit
+from ..families import Empirical, GaussianMixture, SemiImplicit
 from ..targets import Affine, Layout, Support, Target, split
+from ._host import Family, on_host
 from ._names import require_names
 
 
 @archive.register
 class Posterior(eqx.Module):
-    """A trained sampler or a set of stored draws, in the target's unconstrained coordinates.
+    """A sampler or a set of stored draws, in the target's unconstrained coordinates.
 
     ```python
     draws = fit.posterior.sample(jax.random.key(1), 4_000)
@@ -30,21 +34,22 @@ class Posterior(eqx.Module):
     ```
     """
 
-    family: SemiImplicit | Empirical
+    family: Family
     coordinates: Affine | None
     layout: Layout = eqx.field(static=True)
     supports: tuple[Support, ...] | None = None
     target: Target | None = eqx.field(default=None, metadata={"saved": False})
 
     @classmethod
-    def of(cls, family: SemiImplicit | Empirical, target: Target) -> "Posterior":
+    def of(cls, family: Family, target: Target) -> "Posterior":
         """The posterior of a family that was trained on this target.
 
         Names and coordinates are the target's.
         """
-        if not isinstance(family, SemiImplicit | Empirical):
+        if not isinstance(family, SemiImplicit | GaussianMixture | Empirical):
             raise ValueError(
-                f"family must be a ksivi.SemiImplicit or stored draws, got {describe(family)}"
+                "family must be a ksivi.SemiImplicit, a mixture of Gaussians or stored draws, "
+                f"got {describe(family)}"
             )
         if not isinstance(target, Target):
             raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
@@ -64,21 +69,34 @@ class Posterior(eqx.Module):
         return self.family.dim
 
     def sample(self, key: PRNGKeyArray, n: int) -> Float[Array, "n d"]:
-        """n draws. A trained sampler draws independently.
+        """n draws. A sampler draws independently.
 
         Of stored draws, n are chosen, and none is chosen twice before all are chosen once.
         """
         n = as_count(n, "n")
         return _sample(self.alone(), as_single_key(key), self.family.draw_size(n))[:n]
 
+    def host_draws(self, rng: np.random.Generator, n: int) -> Float[np.ndarray, "n d"]:
+        """n draws in NumPy, for checks on the host. For a mixture nothing is compiled."""
+        mixture = self.on_host()
+        if mixture is not None:
+            return mixture.draws(rng, n)[0]
+        draws = _sample(self.alone(), new_key(rng), self.family.draw_size(n))
+        return np.asarray(draws, np.float64)[:n]
+
+    def on_host(self) -> Mixture | None:
+        """The same sampler in NumPy, if it is a mixture of Gaussians; otherwise None."""
+        return on_host(self.family, self.coordinates)
+
     def log_prob(
         self, key: PRNGKeyArray, x: Float[Array, "n d"], num_mixing: int = 1_000
     ) -> Float[Array, " n"]:
         r"""An estimate of log q(x): log 1/K Σₖ q(x|zₖ) over K = `num_mixing` draws of z.
 
-        The estimate is too low on average, most of all if few z lie near x. Do not divide by it.
-        For importance weights and the evidence use `ksivi.diagnostics.importance`, which keeps the
-        z of each draw. Stored draws have no density: a `ValueError` is raised.
+        For a mixture of Gaussians it is exact. Otherwise it is too low on average, most of all if
+        few z lie near x. Do not divide by it. For importance weights and the evidence use
+        `ksivi.diagnostics.importance`, which keeps the z of each draw. Stored draws have no
+        density: a `ValueError` is raised.
         """
         key, x = as_single_key(key), as_samples(x, "x", self.dim)
         return _log_prob(self.alone(), key, x, as_count(num_mixing, "num_mixing"))
