@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from .programs import program_cache
 from .sharding import num_threads, on_every_device, platform_of, replicate, tracing_for
 
 Function = TypeVar("Function", bound=Callable)
@@ -51,9 +52,21 @@ class _Result(eqx.Module):
 class _Program:
     """A jitted function, and its executable for calls from several threads."""
 
-    def __init__(self, run: Callable[[list], _Result], options: dict[str, Any] | None):
+    def __init__(
+        self, run: Callable[[list], _Result], options: dict[str, Any] | None, nested: bool
+    ):
         self.jitted = jax.jit(run, compiler_options=options)
+        self.is_compiled = nested  # with the program around it
         self.blocks: dict[Any, bool] = {}
+
+    def __call__(self, arrays: list[Array | None]) -> _Result:
+        """Runs the program. What the first call compiles is kept on disk."""
+        if self.is_compiled:
+            return self.jitted(arrays)
+        with program_cache():
+            result = self.jitted(arrays)
+        self.is_compiled = True
+        return result
 
     def thread_safe_executable(
         self, arrays: list[Array | None]
@@ -63,10 +76,12 @@ class _Program:
         An executable does not depend on the JAX settings of the thread that calls it. JAX caches
         it, so nothing is compiled twice.
         """
-        compiled = self.jitted.lower(arrays).compile()
+        with program_cache():
+            compiled = self.jitted.lower(arrays).compile()
         executable = compiled.runtime_executable()
         if executable not in self.blocks:
-            self.blocks[executable] = bool(_BLOCKING.search(compiled.as_text() or ""))
+            code = compiled.as_text()
+            self.blocks[executable] = not code or bool(_BLOCKING.search(code))
         return None if self.blocks[executable] else compiled
 
 
@@ -90,7 +105,7 @@ def jit(function: Function, fast_compile: bool = False) -> Function:
             return _Result(results if nested else jax.tree.map(replicate, results), tuple(rest))
 
         run.__name__ = run.__qualname__ = function.__name__
-        return _Program(run, dict(options) or None)
+        return _Program(run, dict(options) or None, nested)
 
     def program_for(args: tuple, kwargs: dict) -> tuple[_Program, list[Array | None]]:
         arrays, tree, static = _split((args, kwargs))
@@ -103,7 +118,7 @@ def jit(function: Function, fast_compile: bool = False) -> Function:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         found, arrays = program_for(args, kwargs)
-        return found.jitted(arrays).tree()
+        return found(arrays).tree()
 
     call.program_for = program_for  # type: ignore[attr-defined]
     call.programs = lambda: program.cache_info().currsize  # type: ignore[attr-defined]
