@@ -18,7 +18,7 @@ from ._em import fit_mixture
 from ._recipe import Recipe
 from ._runs import Ending, View, final_bound, new_families, train_runs
 from ._start import Start
-from ._trust import Findings, examine
+from ._trust import Findings, better_draws, examine
 from ._weights import with_weighed_shares
 
 Draws = Float[np.ndarray, "n d"]
@@ -51,38 +51,30 @@ class Answer:
     def is_final(self) -> bool:
         """Whether nothing speaks against it, or nothing better can be found."""
         findings = self.findings
-        return findings is None or not findings.doubts or findings.improper is not None
-
-    def better_draws(self) -> Draws | None:
-        """Draws that the checks have corrected, with equal weights."""
-        found = None if self.findings is None else self.findings.better_draws()
-        if found is None:
-            return None
-        draws, weights = found
-        if weights is None:
-            return draws
-        chosen = np.random.default_rng(0).choice(len(draws), len(draws), p=weights / weights.sum())
-        return draws[chosen]
+        if findings is None or findings.improper is not None:
+            return True
+        return not findings.doubts and (findings.is_close or self.trained is not None)
 
 
 def mixture_answer(
     rng: np.random.Generator, evaluate: Evaluator, start: Start, kind: Kind
-) -> Answer:
-    """A Gaussian, or a mixture of Gaussians that is fitted to draws.
+) -> tuple[Answer, Draws | None]:
+    """A Gaussian, or a mixture of Gaussians that is fitted to draws; and the best draws so far.
 
-    The checks correct the draws, by weights or by chains. If they raise a doubt, the mixture is
-    fitted again, to the corrected draws.
+    The checks correct the draws, by weights or by chains. While that changes them by more than
+    noise, the mixture is fitted again, to the corrected draws.
     """
     mixture = start.best if start.draws is None else fit_mixture(rng, start.draws)
-    answer = _checked(rng, evaluate, mixture, start)
+    answer, draws = _checked(rng, evaluate, mixture, start), start.draws
     rounds = 0
-    while rounds < _MOST_ROUNDS and (not answer.is_final or (kind == "mixture" and rounds == 0)):
-        better = None if answer.findings is None else answer.findings.better_draws()
-        if better is None:
+    while not answer.is_final or (kind == "mixture" and rounds == 0 and answer.findings):
+        assert answer.findings is not None
+        better = better_draws(rng, evaluate, answer.posterior, answer.findings)
+        draws = draws if better is None else better
+        if better is None or rounds == _MOST_ROUNDS:
             break
-        answer = _checked(rng, evaluate, fit_mixture(rng, *better), start)
-        rounds += 1
-    return answer
+        answer, rounds = _checked(rng, evaluate, fit_mixture(rng, better), start), rounds + 1
+    return answer, draws
 
 
 def _checked(

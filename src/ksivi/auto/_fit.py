@@ -168,8 +168,7 @@ def _fit(
     answer, draws = None, start.draws
     if kind != "sampler":
         show("checks")
-        answer = mixture_answer(rng, evaluate, start, kind)
-        draws = answer.better_draws()
+        answer, draws = mixture_answer(rng, evaluate, start, kind)
     if answer is None or not answer.is_final:
         deadline = began + budget
         watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]

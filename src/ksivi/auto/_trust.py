@@ -29,6 +29,8 @@ from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 Draws = Float[np.ndarray, "n d"]
 
 _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
+_FEWEST_MOVED = 3_000
+"""The number of chains whose ends are used as draws."""
 _TINY = 1e-30
 
 
@@ -42,6 +44,7 @@ class Findings:
     - `doubts`: reasons not to trust the draws, as sentences.
     - `weighed`, `moved`: the weighted draws and the chains of the checks.
     - `is_light`: whether the weights have light tails, so that averages with them are reliable.
+    - `is_close`: whether weights and chains change the draws by hardly more than noise.
     - `improper`: the doubt that the posterior is improper. No better answer can remove it.
     """
 
@@ -50,15 +53,8 @@ class Findings:
     weighed: Importance | None = None
     moved: Movement | None = None
     is_light: bool = False
+    is_close: bool = False
     improper: str | None = None
-
-    def better_draws(self) -> tuple[Draws, Float[np.ndarray, " n"] | None] | None:
-        """Draws nearer to the target, perhaps with weights; None if the draws were not checked."""
-        if self.weighed is None or self.moved is None:
-            return None
-        if self.is_light:
-            return self.weighed.draws, truncated_weights(self.weighed.log_weights)
-        return self.moved.after, None
 
 
 def examine(
@@ -123,7 +119,10 @@ def examine(
         widening=WIDENING,
     )
     found = [doubt for doubt in doubts if doubt]
-    return Findings(diagnostics, found, weighed, moved, is_light, improper)
+    is_close = change.is_tiny(len(moved.after)) and (
+        not is_light or corrected.is_tiny(weighed.effective_sample_size)
+    )
+    return Findings(diagnostics, found, weighed, moved, is_light, is_close, improper)
 
 
 def explained(evaluate: Evaluator, findings: Findings, early: Draws | None) -> Findings:
@@ -139,6 +138,26 @@ def explained(evaluate: Evaluator, findings: Findings, early: Draws | None) -> F
     if cause is None:
         return findings
     return dataclasses.replace(findings, doubts=[cause, *findings.doubts], improper=cause)
+
+
+def better_draws(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, findings: Findings
+) -> Draws | None:
+    """Draws nearer to the target, by weights or by chains; None if the draws were not checked.
+
+    Weights also correct the shares of separate modes, but reach no further than the draws do.
+    """
+    weighed, moved = findings.weighed, findings.moved
+    if weighed is None or moved is None:
+        return None
+    weights = truncated_weights(weighed.log_weights)
+    corrected = difference(posterior.host_draws(rng, _NUM_DRAWS), weighed.draws, weights)
+    if findings.is_light and not corrected.is_tiny(weighed.effective_sample_size):
+        return weighed.draws[rng.choice(len(weights), len(weights), p=weights / weights.sum())]
+    missing = _FEWEST_MOVED - len(moved.after)
+    if missing > 0:
+        moved = moved.with_more(chains(rng, evaluate, posterior.host_draws(rng, missing)))
+    return moved.after
 
 
 def _unexamined(evaluate: Evaluator, draws: Draws, error: Exception) -> Findings:

@@ -10,6 +10,7 @@ from ..results import SampleDifference
 
 _TINY = 1e-30
 _ON_AVERAGE, _AT_WORST = 0.1, 0.3
+_TINY_ON_AVERAGE, _TINY_AT_WORST = 0.03, 0.06
 _FEWEST_BEYOND, _MOST_BEYOND = 0.006, 0.02
 _LEVELS = np.array([0.01, 0.05, 0.95, 0.99])
 _NUM_DIRECTIONS, _GRID = 50, 500
@@ -49,6 +50,19 @@ class Difference:
         return not self._outside(1.0) and all(
             np.mean(np.abs(change)) <= _ON_AVERAGE + 2 * error
             and np.max(np.abs(change)) <= _AT_WORST + 2 * error
+            for change in (self.shift, self.width)
+        )
+
+    def is_tiny(self, n: float) -> bool:
+        """Whether the changes are hardly more than the noise of n draws.
+
+        On average, shifts and widths may exceed 0.03 by half a standard error. At worst, they may
+        exceed 0.06 by what noise gives in the worst coordinate.
+        """
+        noise = 1.2 * np.sqrt(2 * np.log(2 * len(self.shift)) / n)
+        return not self._outside(1.0) and all(
+            np.mean(np.abs(change)) <= _TINY_ON_AVERAGE + 0.5 / np.sqrt(n)
+            and np.max(np.abs(change)) <= _TINY_AT_WORST + noise
             for change in (self.shift, self.width)
         )
 
