@@ -108,4 +108,5 @@ def generator(key: PRNGKeyArray) -> np.random.Generator:
 
 def new_key(rng: np.random.Generator) -> PRNGKeyArray:
     """A JAX key from a NumPy generator."""
-    return jax.random.wrap_key_data(rng.integers(0, 2**32, 2, dtype=np.uint32))
+    words = rng.integers(0, 2**32, 2, dtype=np.uint32)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """The answers of `fit`, the cheapest first: a Gaussian, a mixture of Gaussians, a trained sampler."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -16,9 +15,10 @@ from ..targets import Evaluator
 from ..training import Callback, Checkpoints
 from ._em import fit_mixture
 from ._recipe import Recipe
-from ._runs import Ending, View, final_bound, new_families, train_runs
+from ._runs import View, final_bound, new_families, train_runs
 from ._start import Start
-from ._trust import Findings, better_draws, examine
+from ._trust import better_draws, examine
+from ._verdict import Answer
 from ._weights import with_weighed_shares
 
 Draws = Float[np.ndarray, "n d"]
@@ -28,32 +28,6 @@ _MOST_ROUNDS = 3
 """How often a mixture is fitted again, to draws that the checks have corrected."""
 _MAX_BOUND_GAP = 4.0
 """Runs whose bound is worse by more nats are not compared."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """A posterior and what the checks found of it.
-
-    **Attributes:**
-
-    - `name`: what the posterior is, in words.
-    - `findings`: None if the user stopped before the checks were done.
-    - `trained`, `ending`: the fit of the trained sampler, and what ended its training.
-    """
-
-    posterior: Posterior
-    name: str
-    findings: Findings | None
-    trained: Fit | None = None
-    ending: Ending | None = None
-
-    @property
-    def is_final(self) -> bool:
-        """Whether nothing speaks against it, or nothing better can be found."""
-        findings = self.findings
-        if findings is None or findings.improper is not None:
-            return True
-        return not findings.doubts and (findings.is_close or self.trained is not None)
 
 
 def mixture_answer(

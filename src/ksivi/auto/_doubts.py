@@ -1,5 +1,7 @@
 """Reasons not to trust a fit. Each function returns a sentence, or None if there is no doubt."""
 
+import dataclasses
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -11,6 +13,7 @@ from ..diagnostics import (
     sliced_distance,
     truncated_weights,
 )
+from ..results import FitDiagnostics
 from ._gaussians import LEAST_MASS, Gaussians
 
 Draws = Float[np.ndarray, "n d"]
@@ -26,6 +29,29 @@ With the noise of 1,000 draws it is 1.8 times that of two exact samples.
 """
 _OUTSIDE = 0.05
 """The largest share of another run's draws outside the best run's 98% interval."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What the checks found.
+
+    **Attributes:**
+
+    - `diagnostics`: the numbers.
+    - `doubts`: reasons not to trust the draws, as sentences.
+    - `weighed`, `moved`: the weighted draws and the chains of the checks.
+    - `is_light`: whether the weights have light tails, so that averages with them are reliable.
+    - `is_close`: whether weights and chains change the draws by hardly more than noise.
+    - `improper`: the doubt that the posterior is improper. No better answer can remove it.
+    """
+
+    diagnostics: FitDiagnostics
+    doubts: list[str]
+    weighed: Importance | None = None
+    moved: Movement | None = None
+    is_light: bool = False
+    is_close: bool = False
+    improper: str | None = None
 
 
 def moves(what: str, change: Difference, turned: Difference, error: float = 0.0) -> str | None:

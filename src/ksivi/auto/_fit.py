@@ -33,12 +33,12 @@ from ..training import (
     show_progress,
     with_sharded_rows,
 )
-from ._answers import Answer, Kind, mixture_answer, trained_answer
+from ._answers import Kind, mixture_answer, trained_answer
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._start import find_start, start_from
 from ._trust import explained
-from ._verdict import conclude
+from ._verdict import Answer, conclude
 
 
 def fit(
@@ -162,9 +162,11 @@ def _fit(
     evaluate = Evaluator(target)
     show = functools.partial(_show_stage, bar)
     show("search")
-    start = (
-        find_start(rng, evaluate, recipe) if init is None else start_from(rng, evaluate, init)
-    )
+    if init is None:
+        dim = evaluate.dim
+        start = find_start(rng, evaluate, recipe.num_starts(dim), recipe.scans(dim))
+    else:
+        start = start_from(rng, evaluate, init)
     answer, draws = None, start.draws
     if kind != "sampler":
         show("checks")
@@ -223,4 +225,4 @@ def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
 def _as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
     if at_least is None:
         return "sampler" if is_sampler else "gaussian"
-    return as_choice(at_least, "at_least", get_args(Kind))  # type: ignore[return-value]
+    return as_choice(at_least, "at_least", get_args(Kind))

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._core.hmc import Evaluate
 from .._core.mixtures import Mixture
-from ..targets import Evaluator
 from ._rows import put, rows, where
 
 Points = Float[np.ndarray, "m d"]
@@ -62,7 +62,7 @@ class Gaussians(NamedTuple):
 
 def batch_and_match(
     rng: np.random.Generator,
-    evaluate: Evaluator,
+    evaluate: Evaluate,
     starts: Points,
     sds: Values,
     num_steps: int = 100,
@@ -119,7 +119,7 @@ class _Fits(NamedTuple):
     num_averaged: Int[np.ndarray, " m"]
     is_active: Bool[np.ndarray, " m"]
 
-    def updated(self, rng: np.random.Generator, evaluate: Evaluator, t: int) -> "_Fits":
+    def updated(self, rng: np.random.Generator, evaluate: Evaluate, t: int) -> "_Fits":
         """After one update. A Gaussian whose update fails stays as it is, and stops."""
         dim = self.means.shape[1]
         size = max(32, 2 * dim)
@@ -245,9 +245,9 @@ def _change(old_means: Points, old_roots: Roots, means: Points, roots: Roots) ->
     return np.sqrt(spread / means.shape[1])
 
 
-def _elbos(rng: np.random.Generator, evaluate: Evaluator, means: Points, roots: Roots) -> Values:
+def _elbos(rng: np.random.Generator, evaluate: Evaluate, means: Points, roots: Roots) -> Values:
     x, log_q = _draws(rng, means, roots, _NUM_ELBO_DRAWS)
-    log_p = evaluate.log_density(x.reshape(-1, x.shape[2])).reshape(log_q.shape)
+    log_p = evaluate(x.reshape(-1, x.shape[2]))[0].reshape(log_q.shape)
     return np.mean(log_p - log_q, axis=1)
 
 

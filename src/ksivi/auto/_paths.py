@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..targets import Evaluator
+from .._core.hmc import Evaluate
 from ._rows import put, rows, where
 
 Points = Float[np.ndarray, "m d"]
@@ -46,12 +46,12 @@ class Places(NamedTuple):
         return where(others.losses < self.losses, others, self)
 
 
-def places(evaluate: Evaluator, x: Points) -> Places:
+def places(evaluate: Evaluate, x: Points) -> Places:
     log_densities, scores = evaluate(x)
     return Places(x, np.where(np.isfinite(log_densities), -log_densities, np.inf), -scores)
 
 
-def rprop(evaluate: Evaluator, first: Places, num_steps: int) -> Places:
+def rprop(evaluate: Evaluate, first: Places, num_steps: int) -> Places:
     """The best point of each Rprop path.
 
     Where log p is not finite, a path returns to the best point and halves the steps. It stops where
@@ -63,7 +63,7 @@ def rprop(evaluate: Evaluator, first: Places, num_steps: int) -> Places:
 
 
 def lbfgs(
-    evaluate: Evaluator, first: Places, num_steps: int, num_early: int
+    evaluate: Evaluate, first: Places, num_steps: int, num_early: int
 ) -> tuple[Places, Points]:
     """The best point of each L-BFGS path, and the point after the first few steps.
 
@@ -78,7 +78,7 @@ def lbfgs(
     return ends.best, ends.early
 
 
-def _followed(paths: State, evaluate: Evaluator, num_steps: int) -> State:
+def _followed(paths: State, evaluate: Evaluate, num_steps: int) -> State:
     """The paths after so many steps, or fewer where a path stops."""
     ends, ids = rows(paths, np.arange(len(paths.best.x))), np.arange(len(paths.best.x))
     for _ in range(num_steps):
@@ -105,7 +105,7 @@ class _Rprop(NamedTuple):
         promised = np.sum(np.abs(self.here.gradients) * self.sizes, axis=1)
         return ~(np.all(self.passed, axis=1) & (promised < _SMALL_GAIN))
 
-    def next(self, evaluate: Evaluator) -> "_Rprop":
+    def next(self, evaluate: Evaluate) -> "_Rprop":
         is_finite = np.isfinite(self.here.losses)[:, None]
         gradients = np.where(np.isfinite(self.here.gradients), self.here.gradients, 0)
         turns = np.sign(gradients) * self.moves
@@ -180,7 +180,7 @@ class _Lbfgs(NamedTuple):
         slopes = _dot(self.here.gradients, self.lines.directions)
         return np.isfinite(self.here.losses) & (slopes < 0) & (self.idle < _MAX_IDLE)
 
-    def next(self, evaluate: Evaluator) -> "_Lbfgs":
+    def next(self, evaluate: Evaluate) -> "_Lbfgs":
         """Tries a point on each line: goes there, or tries a nearer one next, or starts afresh."""
         lines = self.lines
         trial = places(evaluate, self.here.x + lines.sizes[:, None] * lines.directions)

@@ -11,7 +11,7 @@ from ..diagnostics import pareto_khat
 from ..families import Empirical
 from ..results import Posterior
 from ..targets import Target
-from ._trust import Findings
+from ._doubts import Findings
 
 Refinement = Literal["hmc", "importance"]
 

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import time
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import equinox as eqx
 import jax
@@ -32,11 +32,8 @@ from ..training import (
 )
 from ._modes import Blobs, Modes
 from ._recipe import Recipe, optimizer
-from ._stopping import cooling_rates, has_settled
+from ._stopping import Ending, cooling_rates, has_settled
 from ._weights import with_weighed_shares
-
-Ending = Literal["settled", "steps", "time"]
-"""What ended the training at the full learning rate."""
 
 
 class _Memo(TypedDict, total=False):

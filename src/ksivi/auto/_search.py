@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..targets import Evaluator
+from .._core.hmc import Evaluate
 from ._paths import Places, lbfgs, places, rounding, rprop
 from ._rows import put, rows
 
@@ -41,7 +41,7 @@ def first_starts(rng: np.random.Generator, num: int, dim: int) -> Points:
 
 
 def search(
-    evaluate: Evaluator,
+    evaluate: Evaluate,
     starts: Points,
     num_signs: int = 100,
     num_steps: int = 300,
@@ -65,7 +65,7 @@ def search(
     return Found(best.x, -best.losses, early[num:])
 
 
-def _where_finite(evaluate: Evaluator, starts: Points) -> Places:
+def _where_finite(evaluate: Evaluate, starts: Points) -> Places:
     """The starts, or the first of their halvings towards the origin at which log p is finite."""
     first = places(evaluate, starts.astype(np.float64))
     for share in [*0.5 ** np.arange(1, _HALVINGS), 0.0]:
@@ -75,7 +75,7 @@ def _where_finite(evaluate: Evaluator, starts: Points) -> Places:
     return first
 
 
-def distinct(points: Points, log_densities: Values, evaluate: Evaluator) -> Int[np.ndarray, " k"]:
+def distinct(points: Points, log_densities: Values, evaluate: Evaluate) -> Int[np.ndarray, " k"]:
     """The indices of the ends of paths that differ from each other, the highest first.
 
     Two ends are the same if log p is level from one to the other: nowhere lower than the higher end
@@ -95,11 +95,11 @@ def distinct(points: Points, log_densities: Values, evaluate: Evaluator) -> Int[
 
 
 def _is_above(
-    evaluate: Evaluator, level: float, end: Float[np.ndarray, " d"], others: Points
+    evaluate: Evaluate, level: float, end: Float[np.ndarray, " d"], others: Points
 ) -> Bool[np.ndarray, " m"]:
     """Whether log p is above a level between an end and each of the others."""
     parts = np.array(_BETWEEN)[:, None, None]
     between = (1 - parts) * end + parts * others[None]
     with np.errstate(all="ignore"):
-        heights = evaluate.log_density(between.reshape(-1, len(end)))
+        heights, _ = evaluate(between.reshape(-1, len(end)))
     return np.all(heights.reshape(len(_BETWEEN), -1) >= level, axis=0)

@@ -15,7 +15,6 @@ from ._anneal import Annealed, anneal, begin
 from ._em import fit_mixture
 from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match
 from ._modes import Modes, modes_of, separate
-from ._recipe import Recipe
 from ._scan import CHAINS_PER_START, FARTHEST, with_far_modes
 from ._search import Found, distinct, first_starts, search
 from ._tails import improper_from
@@ -67,18 +66,18 @@ class Start:
         )
 
 
-def find_start(rng: np.random.Generator, evaluate: Evaluator, recipe: Recipe) -> Start:
+def find_start(
+    rng: np.random.Generator, evaluate: Evaluator, num_starts: int, scanned: bool
+) -> Start:
     """Searches for modes, fits Gaussians around them, and anneals their mixture if need be."""
-    num_starts, dim = recipe.num_starts(evaluate.dim), evaluate.dim
-    found = search(evaluate, first_starts(rng, num_starts, dim))
+    found = search(evaluate, first_starts(rng, num_starts, evaluate.dim))
     gaussians, ends = batch_and_match(rng, evaluate, *_candidates(evaluate, found)), found.points
-    if recipe.scans(dim):
+    if scanned:
         gaussians, more = with_far_modes(rng, evaluate, found, gaussians)
         ends = np.concatenate([ends, more])
     start = choose_start(rng, evaluate, gaussians, ends)
     if start is None:
         raise RuntimeError(_why_no_start(evaluate, found))
-    scanned = recipe.scans(dim)
     num_paths = num_starts * (1 + scanned)
     return dataclasses.replace(start, early=_early(found), num_paths=num_paths, scanned=scanned)
 

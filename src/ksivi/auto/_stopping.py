@@ -1,9 +1,13 @@
 """When to stop the training: when the bound has settled."""
 
 import math
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
+
+Ending = Literal["settled", "steps", "time"]
+"""What ended the training at the full learning rate."""
 
 _TOLERANCE = 0.02
 """Maximum change of the bound over one window, in nats."""

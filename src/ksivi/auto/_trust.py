@@ -9,7 +9,6 @@ from jaxtyping import Float
 from .._core.numerics import new_key
 from ..diagnostics import (
     Difference,
-    Importance,
     Movement,
     chains,
     difference,
@@ -20,7 +19,7 @@ from ..diagnostics import (
 )
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator
-from ._doubts import cannot_tell, memory_of_modes, moves, runs_differ, weights_move
+from ._doubts import Findings, cannot_tell, memory_of_modes, moves, runs_differ, weights_move
 from ._modes import misses_modes
 from ._start import Start
 from ._tails import improper_around, improper_from, is_improper
@@ -32,29 +31,6 @@ _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
 _FEWEST_MOVED = 3_000
 """The number of chains whose ends are used as draws."""
 _TINY = 1e-30
-
-
-@dataclasses.dataclass(frozen=True)
-class Findings:
-    """What the checks found.
-
-    **Attributes:**
-
-    - `diagnostics`: the numbers.
-    - `doubts`: reasons not to trust the draws, as sentences.
-    - `weighed`, `moved`: the weighted draws and the chains of the checks.
-    - `is_light`: whether the weights have light tails, so that averages with them are reliable.
-    - `is_close`: whether weights and chains change the draws by hardly more than noise.
-    - `improper`: the doubt that the posterior is improper. No better answer can remove it.
-    """
-
-    diagnostics: FitDiagnostics
-    doubts: list[str]
-    weighed: Importance | None = None
-    moved: Movement | None = None
-    is_light: bool = False
-    is_close: bool = False
-    improper: str | None = None
 
 
 def examine(

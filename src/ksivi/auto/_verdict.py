@@ -1,12 +1,39 @@
-"""The verdict: the status of an answer, in words, and whether to trust it."""
+"""An answer of `fit`, and the verdict on it: its status in words, and whether to trust it."""
 
 import dataclasses
 
 import numpy as np
 
-from ..results import Cost, Fit, FitDiagnostics, Status
-from ._answers import Answer
+from ..results import Cost, Fit, FitDiagnostics, Posterior, Status
+from ._doubts import Findings
 from ._start import Start
+from ._stopping import Ending
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A posterior and what the checks found of it.
+
+    **Attributes:**
+
+    - `name`: what the posterior is, in words.
+    - `findings`: None if the user stopped before the checks were done.
+    - `trained`, `ending`: the fit of the trained sampler, and what ended its training.
+    """
+
+    posterior: Posterior
+    name: str
+    findings: Findings | None
+    trained: Fit | None = None
+    ending: Ending | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing speaks against it, or nothing better can be found."""
+        findings = self.findings
+        if findings is None or findings.improper is not None:
+            return True
+        return not findings.doubts and (findings.is_close or self.trained is not None)
 
 
 def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[FitDiagnostics]:

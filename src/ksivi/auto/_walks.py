@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..targets import Evaluator
+from .._core.hmc import Evaluate
 
 _NEWTON_STEPS, _STEP_SIZES = 4, (1.0, 0.3, 0.03)
 _CONVERGED = 1e-3
@@ -71,7 +71,7 @@ def first_walks(
 
 
 def walk(
-    evaluate: Evaluator,
+    evaluate: Evaluate,
     walks: Walks,
     reached: Float[np.ndarray, "w l"],
     possible: Bool[np.ndarray, "w l"],
@@ -95,7 +95,7 @@ def walk(
     return log_mass, is_sure
 
 
-def _level(evaluate: Evaluator, walks: Walks) -> tuple[Walks, Bool[np.ndarray, " w"]]:
+def _level(evaluate: Evaluate, walks: Walks) -> tuple[Walks, Bool[np.ndarray, " w"]]:
     """Newton's method in all coordinates but one, and whether the mass at its end is believed.
 
     Derivatives are taken in the coordinates of the place before. There, curvatures are near 1,
@@ -128,7 +128,7 @@ def _settled(walks: Walks, curvature: _Curvature) -> tuple[Walks, Bool[np.ndarra
     return walks._replace(roots=roots, inverses=inverses, log_dets=log_dets), sure
 
 
-def _moved(evaluate: Evaluator, walks: Walks, steps: Float[np.ndarray, "w d-1"]) -> Walks:
+def _moved(evaluate: Evaluate, walks: Walks, steps: Float[np.ndarray, "w d-1"]) -> Walks:
     """The walks at the highest of the points that steps of several sizes reach, or unmoved."""
     moves = np.einsum("wij,wj->wi", walks.roots, steps)
     tried = rounded(walks.x[:, None] + np.multiply.outer(_STEP_SIZES, moves).swapaxes(0, 1))
@@ -143,7 +143,7 @@ def _moved(evaluate: Evaluator, walks: Walks, steps: Float[np.ndarray, "w d-1"])
     return walks._replace(x=x, log_p=log_p[rows, best], scores=scores)
 
 
-def _curvature(evaluate: Evaluator, walks: Walks) -> _Curvature:
+def _curvature(evaluate: Evaluate, walks: Walks) -> _Curvature:
     """Gradients and curvatures by central differences of scores along the columns of the roots."""
     steps = _DIFFERENCE * walks.roots.swapaxes(1, 2)
     after, before = (rounded(walks.x[:, None] + sign * steps) for sign in (1, -1))
@@ -171,7 +171,7 @@ def _gradients(walks: Walks) -> Float[np.ndarray, "w d-1"]:
 
 
 def _evaluated(
-    evaluate: Evaluator, points: Float[np.ndarray, "w n d"]
+    evaluate: Evaluate, points: Float[np.ndarray, "w n d"]
 ) -> tuple[Float[np.ndarray, "w n"], Float[np.ndarray, "w n d"]]:
     log_p, scores = evaluate(points.reshape(-1, points.shape[2]))
     return log_p.reshape(points.shape[:2]), scores.reshape(points.shape)

@@ -26,7 +26,7 @@ class Evaluator:
     - `count`: the number of points evaluated so far.
 
     ```python
-    evaluate = Evaluator(target)
+    evaluate = ksivi.targets.Evaluator(target)
     log_density, score = evaluate(np.zeros((100, target.dim)))  # (100,), (100, dim)
     ```
     """
@@ -53,7 +53,7 @@ class Evaluator:
         size = min(size for size in _SIZES if len(x) <= size)
         padded = np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
         if has_mesh():
-            return _evaluate(self.target, padded)
+            return _evaluate(self.target, jnp.asarray(padded))
         if size not in self._programs:
             self._programs[size] = _bound(self.target, padded)
         return self._programs[size](padded)
