@@ -1,5 +1,7 @@
 """The answers of `fit`, the cheapest first: a Gaussian, a mixture of Gaussians, a trained sampler."""
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -10,9 +12,10 @@ from jaxtyping import Float
 from .._core.mixtures import Mixture, root_of
 from .._core.numerics import new_key
 from ..families import GaussianMixture
-from ..results import Fit, Posterior
-from ..targets import Evaluator
+from ..results import Fit, FitDiagnostics, Posterior
+from ..targets import Evaluator, OutOfTime
 from ..training import Callback, Checkpoints
+from ._doubts import Findings
 from ._em import fit_mixture
 from ._recipe import Recipe
 from ._runs import View, final_bound, new_families, train_runs
@@ -43,7 +46,10 @@ def mixture_answer(
     rounds = 0
     while not answer.is_final or (kind == "mixture" and rounds == 0 and answer.findings):
         assert answer.findings is not None
-        better = better_draws(rng, evaluate, answer.posterior, answer.findings)
+        try:
+            better = better_draws(rng, evaluate, answer.posterior, answer.findings)
+        except OutOfTime:
+            break
         draws = draws if better is None else better
         if better is None or rounds == _MOST_ROUNDS:
             break
@@ -61,6 +67,8 @@ def _checked(
         return Answer(posterior, name, examine(rng, evaluate, posterior, start))
     except KeyboardInterrupt:
         return Answer(posterior, name, None)
+    except OutOfTime:
+        return Answer(posterior, name, Findings(FitDiagnostics(), ["the draws were not checked"]))
 
 
 def trained_answer(
@@ -70,10 +78,10 @@ def trained_answer(
     draws: Draws | None,
     init: Posterior | None,
     recipe: Recipe,
-    deadline: float,
     callbacks: Sequence[Callback],
     checkpoints: Checkpoints | None,
     show: Callable[[str], None],
+    began: float,
 ) -> Answer:
     """A semi-implicit family, trained in independent runs. The best of them is checked.
 
@@ -81,8 +89,10 @@ def trained_answer(
 
     - `draws`: rough draws to start from; None if one Gaussian is nearly enough.
     - `init`: a sampler to start from instead.
+    - `began`: when the fit began, by `time.perf_counter`.
     """
     show("training")
+    deadline = evaluate.deadline - _checks_s(evaluate, began)
     view = view_of(evaluate, start, draws)
     if init is None:
         families = new_families(rng, evaluate, view, recipe)
@@ -97,12 +107,18 @@ def trained_answer(
     if best.status.kind == "interrupted":
         return Answer(best.posterior, name, None, best, ending)
     show("checks")
+    evaluate.deadline = math.inf  # the training has left time for them
     try:
         weighed = [with_weighed_shares(rng, evaluate, f.posterior, view.modes) for f in fits]
         findings = examine(rng, evaluate, weighed[0], start, _comparable(fits, weighed))
     except KeyboardInterrupt:
         return Answer(best.posterior, name, None, best, ending)
     return Answer(weighed[0], name, findings, best, ending)
+
+
+def _checks_s(evaluate: Evaluator, began: float) -> float:
+    """Checks take about as long as what came before the training, or a quarter of the budget."""
+    return min(time.perf_counter() - began, (evaluate.deadline - began) / 4)
 
 
 def view_of(evaluate: Evaluator, start: Start, draws: Draws | None) -> View:

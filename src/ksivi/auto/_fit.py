@@ -1,49 +1,56 @@
 """`fit`: from a target to posterior draws, without tuning."""
 
+import contextlib
 import dataclasses
-import functools
 import math
 import os
 import time
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from .._core.checks import (
     as_choice,
     as_count,
+    as_flag,
+    as_keys,
     as_positive,
     as_single_key,
     describe,
     require_callbacks,
 )
 from .._core.numerics import generator
+from .._core.programs import program_cache
 from .._core.sharding import as_mesh, require_threads, use_mesh
 from ..families import SemiImplicit
 from ..results import Cost, Fit, FitDiagnostics, Posterior, gathered
-from ..targets import Evaluator, Target, require_all_rows
+from ..targets import Evaluator, OutOfTime, Target, require_all_rows
 from ..training import (
     Callback,
     Checkpoints,
-    ProgressBar,
+    Stages,
     as_checkpoints,
     handle_sigterm,
-    show_progress,
+    stages,
     with_sharded_rows,
 )
-from ._answers import Kind, mixture_answer, trained_answer
+from ._answers import Draws, Kind, mixture_answer, trained_answer
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
-from ._start import find_start, start_from
+from ._start import Start, find_start, start_from
 from ._trust import explained
 from ._verdict import Answer, conclude
+
+_EXPLAINING_S = 2.0
+"""Seconds beyond the budget in which the cause of doubts may be found."""
 
 
 def fit(
     key: PRNGKeyArray,
-    target: Target,
+    target: Target | Sequence[Target],
     *,
     init: Fit | Posterior | None = None,
     at_least: Kind | None = None,
@@ -56,6 +63,7 @@ def fit(
     mesh: Mesh | None = None,
     checkpoint: str | os.PathLike | None = None,
     every: int | None = None,
+    cache: bool = True,
 ) -> Fit[FitDiagnostics]:
     r"""Posterior draws without tuning, and a verdict on them.
 
@@ -73,7 +81,9 @@ def fit(
 
     **Arguments:**
 
-    - `target`: a target with log-density values.
+    - `key`, `target`: a key and a target with log-density values. A batch of keys, or a list of
+        targets with one key for each, gives a list of fits. Targets of one model with data of the
+        same shapes compile nothing again.
     - `init`: an earlier fit to start from, of this or a similar target, such as the same model with
         less data. It takes the place of the search, so modes that it does not have are not found.
         The checks are the same.
@@ -84,10 +94,11 @@ def fit(
         from draws of the trained sampler. `"importance"`: its draws, resampled by their importance
         weights.
     - `num_steps`: maximum number of training steps.
-    - `budget_s`: approximate limit in seconds. If it ends the training, the result depends on the
-        speed of the machine, and the status says so. The search, a first chunk of steps and the
-        checks always run.
-    - `progress`: whether to show a progress bar. Default: only if stderr is a terminal.
+    - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
+        of the machine, and the status says what was left out. If it ends the search, there is
+        nothing to return, and `RuntimeError` is raised.
+    - `progress`: whether to show what is going on, on stderr: a bar if it is a terminal, else a
+        line per stage. Default: yes.
     - `callbacks`: each is called with a `Chunk` after every few hundred training steps. One that
         returns True ends the training, as Ctrl-C does.
     - `recipe`: the settings, if not the default ones.
@@ -96,8 +107,10 @@ def fit(
     - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The same call
         again repeats the search and resumes the training. The result is the same, except that
         `budget_s` depends on the clock.
+    - `cache`: whether compiled programs are kept on disk for the next process, and loaded from
+        there. It changes no result.
 
-    **Returns:** a `Fit`. `fit.trusted` is True if the draws passed all checks; `fit.status` has the
+    **Returns:** a `Fit`, or a list of them. `fit.trusted` is True if the draws passed all checks; `fit.status` has the
     reason. Ctrl-C ends the training and returns the current draws, unchecked and not trusted.
     `fit.cost` has the total seconds, the steps of the training, and all score evaluations.
 
@@ -107,12 +120,14 @@ def fit(
     print(fit)
     ```
     """
+    if isinstance(target, list | tuple) or _is_batch(key):
+        # All arguments, by name. Callers with one target, nearly all, need no cast of the result.
+        return _fit_many(key, target, locals())  # type: ignore[return-value]
     key = as_single_key(key)
     if not isinstance(recipe, Recipe | None):
         raise ValueError(f"recipe must be a ksivi.Recipe, got {describe(recipe)}")
-    _require_density(target)
-    require_all_rows(target, "fit")
-    earlier = None if init is None else _as_init(init, target)
+    single = _as_target(target)
+    earlier = None if init is None else _as_init(init, single)
     if refine is not None:
         require_refinement(refine)
     require_callbacks(callbacks)
@@ -125,67 +140,95 @@ def fit(
     checkpoints = as_checkpoints(
         checkpoint, every, recipe.max_steps, {"recipe": recipe, "budget_s": budget_s}
     )
-    bar = ProgressBar("fit") if show_progress(progress) else None
+    bar = stages(progress)
+    watching = [*callbacks, *([] if bar is None else [bar])]
+    plan = _Plan(earlier, refine, recipe, kind, budget, watching, checkpoints, bar)
     try:
-        with handle_sigterm(checkpoint is not None), use_mesh(require_threads(as_mesh(mesh))):
-            fit = _fit(
-                key,
-                with_sharded_rows(target),
-                earlier,
-                refine,
-                recipe,
-                kind,
-                budget,
-                bar,
-                callbacks,
-                checkpoints,
-            )
-        return gathered(fit)
+        with (
+            program_cache(as_flag(cache, "cache")),
+            handle_sigterm(checkpoint is not None),
+            use_mesh(require_threads(as_mesh(mesh))),
+        ):
+            return gathered(_fit(key, with_sharded_rows(single), plan))
     finally:
         if bar is not None:
             bar.close()
 
 
-def _fit(
-    key: PRNGKeyArray,
-    target: Target,
-    init: Posterior | None,
-    refine: Refinement | None,
-    recipe: Recipe,
-    kind: Kind,
-    budget: float,
-    bar: ProgressBar | None,
-    callbacks: Sequence[Callback],
-    checkpoints: Checkpoints | None,
-) -> Fit[FitDiagnostics]:
-    began, rng = time.perf_counter(), generator(key)
-    evaluate = Evaluator(target)
-    show = functools.partial(_show_stage, bar)
-    show("search")
-    if init is None:
-        dim = evaluate.dim
-        start = find_start(rng, evaluate, recipe.num_starts(dim), recipe.scans(dim))
-    else:
-        start = start_from(rng, evaluate, init)
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """The checked arguments of a fit."""
+
+    init: Posterior | None
+    refine: Refinement | None
+    recipe: Recipe
+    kind: Kind
+    budget: float
+    callbacks: list[Callback]
+    checkpoints: Checkpoints | None
+    bar: Stages | None
+
+    def show(self, stage: str) -> None:
+        if self.bar is not None:
+            self.bar.stage(f"fit: {stage}")
+
+
+def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
+    began, rng, evaluate = time.perf_counter(), generator(key), Evaluator(target)
+    evaluate.deadline = began + plan.budget
+    plan.show("search")
+    try:
+        start = _start(rng, evaluate, plan)
+    except OutOfTime:
+        raise RuntimeError(
+            f"budget_s = {plan.budget:g} s ended during the search, after {evaluate.count:,} "
+            "evaluations of the log density: a larger budget is needed"
+        ) from None
     answer, draws = None, start.draws
-    if kind != "sampler":
-        show("checks")
-        answer, draws = mixture_answer(rng, evaluate, start, kind)
-    if answer is None or not answer.is_final:
-        deadline = began + budget
-        watching: list[Callback] = [*callbacks] if bar is None else [*callbacks, bar]
-        first = init if init is not None and isinstance(init.family, SemiImplicit) else None
-        answer = trained_answer(
-            rng, evaluate, start, draws, first, recipe, deadline, watching, checkpoints, show
-        )
-    if answer.findings is not None:
-        findings = explained(evaluate, answer.findings, start.early)
-        answer = dataclasses.replace(answer, findings=findings)
-    cost = _cost(answer, evaluate, began)
-    fit = conclude(answer, start, cost, budget)
-    if refine is None:
+    if plan.kind != "sampler":
+        plan.show("Gaussians and their checks")
+        answer, draws = mixture_answer(rng, evaluate, start, plan.kind)
+    if answer is None or not (answer.is_final or evaluate.is_over):
+        answer = _trained(rng, evaluate, start, draws, plan, began)
+    answer = _explained(evaluate, answer, start, plan.budget)
+    fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
+    if plan.refine is None:
         return fit
-    return dataclasses.replace(fit, refined=refined(rng, target, refine, answer.findings))
+    return dataclasses.replace(fit, refined=refined(rng, target, plan.refine, answer.findings))
+
+
+def _start(rng: np.random.Generator, evaluate: Evaluator, plan: _Plan) -> Start:
+    if plan.init is not None:
+        return start_from(rng, evaluate, plan.init)
+    dim = evaluate.dim
+    return find_start(rng, evaluate, plan.recipe.num_starts(dim), plan.recipe.scans(dim))
+
+
+def _trained(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    start: Start,
+    draws: Draws | None,
+    plan: _Plan,
+    began: float,
+) -> Answer:
+    init = plan.init if plan.init and isinstance(plan.init.family, SemiImplicit) else None
+    watched = plan.callbacks, plan.checkpoints, plan.show, began
+    return trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
+
+
+def _explained(evaluate: Evaluator, answer: Answer, start: Start, budget: float) -> Answer:
+    """The answer, with what the budget left out and an improper posterior among its doubts."""
+    if answer.findings is None:
+        return answer
+    findings = answer.findings
+    if evaluate.is_over and not answer.is_final:
+        ended = f"budget_s = {budget:g} s ended before a better answer was tried"
+        findings = dataclasses.replace(findings, doubts=[*findings.doubts, ended])
+    evaluate.deadline = max(evaluate.deadline, time.perf_counter() + _EXPLAINING_S)
+    with contextlib.suppress(OutOfTime):
+        findings = explained(evaluate, findings, start.early)
+    return dataclasses.replace(answer, findings=findings)
 
 
 def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
@@ -197,18 +240,15 @@ def _trained_cost(fit: Fit) -> tuple[int, int]:
     return fit.cost.steps, fit.cost.score_evals
 
 
-def _show_stage(bar: ProgressBar | None, stage: str) -> None:
-    if bar is not None:
-        bar.stage(f"fit: {stage}")
-
-
-def _require_density(target: Target) -> None:
+def _as_target(target: Target | Sequence[Target]) -> Target:
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
     if not target.has_log_density:
         raise ValueError(
             "fit needs log-density values, but this target has only a score: use ksivi.train"
         )
+    require_all_rows(target, "fit")
+    return target
 
 
 def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
@@ -226,3 +266,24 @@ def _as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
     if at_least is None:
         return "sampler" if is_sampler else "gaussian"
     return as_choice(at_least, "at_least", get_args(Kind))
+
+
+def _is_batch(key: PRNGKeyArray) -> bool:
+    return bool(np.ndim(key)) if hasattr(key, "dtype") else False
+
+
+def _fit_many(
+    key: PRNGKeyArray, target: Target | Sequence[Target], options: dict[str, Any]
+) -> list[Fit[FitDiagnostics]]:
+    """One fit per key. All targets may differ, or be the same."""
+    keys = as_keys(key)
+    targets = list(target) if isinstance(target, list | tuple) else [target] * keys.size
+    if keys.shape != (len(targets),):
+        raise ValueError(
+            f"key must have one key per target, got keys of shape {keys.shape} for "
+            f"{len(targets)} targets"
+        )
+    if options["checkpoint"] is not None:
+        raise ValueError("checkpoint must be None for several targets: give each its own call")
+    rest = {name: value for name, value in options.items() if name not in ("key", "target")}
+    return [fit(one, of, **rest) for one, of in zip(keys, targets, strict=True)]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +11,7 @@ from .._core.mixtures import Mixture, root_of
 from .._core.numerics import log_mean_weight
 from ..families import GaussianMixture
 from ..results import FitDiagnostics, Posterior
-from ..targets import Evaluator
+from ..targets import Evaluator, OutOfTime
 from ._anneal import Annealed, anneal, begin
 from ._em import fit_mixture
 from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match
@@ -25,6 +26,8 @@ _MIN_GAIN = 0.1
 """The mixture is annealed if it beats its best Gaussian by more than this, in nats."""
 _ROUGH_DRAWS = 3_000
 _NUM_EARLY = 4
+_SEARCH_SHARE = 0.2
+"""There is no scan for further modes if the search took more than this share of the time."""
 _ORIGIN_SDS = (0.1, 1.0)
 """Standard deviations of the Gaussians that start at the origin."""
 
@@ -70,8 +73,10 @@ def find_start(
     rng: np.random.Generator, evaluate: Evaluator, num_starts: int, scanned: bool
 ) -> Start:
     """Searches for modes, fits Gaussians around them, and anneals their mixture if need be."""
+    began = time.perf_counter()
     found = search(evaluate, first_starts(rng, num_starts, evaluate.dim))
     gaussians, ends = batch_and_match(rng, evaluate, *_candidates(evaluate, found)), found.points
+    scanned = scanned and time.perf_counter() < began + _SEARCH_SHARE * (evaluate.deadline - began)
     if scanned:
         gaussians, more = with_far_modes(rng, evaluate, found, gaussians)
         ends = np.concatenate([ends, more])
@@ -146,7 +151,10 @@ def choose_start(
     start = Start(gaussians, one, elbo, log_evidence)
     if log_evidence - elbo < _MIN_GAIN and len(places) == 1:
         return start
-    annealed = anneal(rng, evaluate, mixture, particles)
+    try:
+        annealed = anneal(rng, evaluate, mixture, particles)
+    except OutOfTime:
+        return start
     return start if annealed is None else _annealed(start, evaluate, mixture, places, annealed)
 
 

@@ -11,6 +11,7 @@ from jaxtyping import PRNGKeyArray
 
 from .._core.checks import as_count, as_flag, as_keys, require_callbacks
 from .._core.numerics import split_key
+from .._core.programs import program_cache
 from ..results import Fit, raise_if_diverged
 from ..targets import Target, require_all_rows
 from ..training import (
@@ -26,6 +27,7 @@ from ._method import AbstractMethod
 from ._sampling import RunState, Sampling, start_of
 
 
+@program_cache()
 def run(
     key: PRNGKeyArray,
     target: Target,

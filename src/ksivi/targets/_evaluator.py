@@ -1,5 +1,7 @@
 """Log densities and scores of many points, from one small program of the target."""
 
+import math
+import time
 from collections.abc import Callable
 
 import jax
@@ -15,6 +17,10 @@ _SIZES = (2_048, 256, 32)
 """Points per call of the program. Each size is compiled once, when it is first needed."""
 
 
+class OutOfTime(Exception):
+    """The deadline of an evaluator has passed."""
+
+
 class Evaluator:
     """Evaluates log p and ∇ log p at points in NumPy arrays, in the target's own coordinates.
 
@@ -24,6 +30,7 @@ class Evaluator:
     **Attributes:**
 
     - `count`: the number of points evaluated so far.
+    - `deadline`: a time of `time.perf_counter`, after which `OutOfTime` is raised.
 
     ```python
     evaluate = ksivi.targets.Evaluator(target)
@@ -33,11 +40,14 @@ class Evaluator:
 
     def __init__(self, target: Target):
         self.target, self.dim, self.count = target.unwhitened(), target.dim, 0
+        self.deadline = math.inf
         self._programs: dict[int, Callable] = {}
 
     def __call__(
         self, points: Float[np.ndarray, "n d"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n d"]]:
+        if self.is_over:
+            raise OutOfTime
         self.count += len(points)
         x = np.asarray(points, jnp.result_type(float))
         # All calls are made before the first result is read, so that the device is never idle.
@@ -45,6 +55,11 @@ class Evaluator:
         values = [np.asarray(value, np.float64)[:n] for n, (value, _) in parts]
         scores = [np.asarray(score, np.float64)[:n] for n, (_, score) in parts]
         return np.concatenate([np.zeros(0), *values]), np.concatenate([x[:0], *scores])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.perf_counter() > self.deadline
 
     def log_density(self, points: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         return self(points)[0]

@@ -10,7 +10,9 @@ from ._logs import JSONLines as JSONLines
 from ._logs import TensorBoard as TensorBoard
 from ._outcome import fits_of as fits_of
 from ._progress import ProgressBar
+from ._progress import Stages as Stages
 from ._progress import show_progress as show_progress
+from ._progress import stages as stages
 from ._signals import handle_sigterm as handle_sigterm
 from ._snapshots import restored as restored
 from ._start import with_sharded_rows as with_sharded_rows

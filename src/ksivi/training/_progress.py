@@ -1,10 +1,14 @@
 """A progress bar, updated after each chunk."""
 
 import sys
+import time
 from typing import Any
 
 from .._core.checks import as_flag
 from ._callbacks import Chunk
+
+_BETWEEN_LINES = 5.0
+"""Seconds between two lines about steps."""
 
 
 class ProgressBar:
@@ -60,6 +64,39 @@ def _display() -> Any:
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
+
+
+class StageLines:
+    """What `ProgressBar` shows, as plain lines, for output that is no terminal."""
+
+    def __init__(self) -> None:
+        self._began = self._last = time.perf_counter()
+
+    def stage(self, description: str) -> None:
+        self._say(description)
+
+    def __call__(self, chunk: Chunk) -> None:
+        if time.perf_counter() - self._last > _BETWEEN_LINES:
+            left = (chunk.num_steps - chunk.step) / max(chunk.steps_per_second, 1e-9)
+            done = f"{chunk.step:,} of {chunk.num_steps:,} steps"
+            self._say(f"{done}, about {left:.0f} s left")
+
+    def close(self) -> None:
+        pass
+
+    def _say(self, text: str) -> None:
+        self._last = time.perf_counter()
+        print(f"[{self._last - self._began:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+Stages = ProgressBar | StageLines
+
+
+def stages(progress: bool | None) -> Stages | None:
+    """What shows the stages of a fit: a bar on a terminal with rich, else lines; None for nothing."""
+    if progress is not None and not as_flag(progress, "progress"):
+        return None
+    return ProgressBar("fit") if show_progress(None) else StageLines()
 
 
 def show_progress(progress: bool | None) -> bool:

@@ -19,6 +19,7 @@ from .._core.checks import (
     attributing_errors_to,
     require_callbacks,
 )
+from .._core.programs import program_cache
 from .._core.sharding import as_mesh, use_mesh
 from ..families import SemiImplicit
 from ..objectives import AbstractObjective
@@ -37,6 +38,7 @@ from ._task import Progress
 from ._training import new_training
 
 
+@program_cache()
 def train(
     key: PRNGKeyArray,
     target: Target | list[Target],
