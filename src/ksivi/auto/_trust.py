@@ -9,6 +9,7 @@ from jaxtyping import Float
 from .._core.numerics import new_key
 from ..diagnostics import (
     Difference,
+    Importance,
     Movement,
     chains,
     difference,
@@ -28,6 +29,9 @@ from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 Draws = Float[np.ndarray, "n d"]
 
 _NUM_DRAWS, _MORE_CHAINS = 10_000, 3
+_FEW_CHAINS, _FEW_TRANSITIONS = 400, 20
+_SURE_KHAT, _SURE_SHARE = 0.5, 0.7
+"""Weights with lighter tails, most of which count, can show alone that the draws are good."""
 _FEWEST_MOVED = 3_000
 """The number of chains whose ends are used as draws."""
 _TINY = 1e-30
@@ -53,17 +57,18 @@ def examine(
         # doubt: they give the ELBO, and the k-hat and the effective share that a fit prints.
         plain = weigh(rng, evaluate, posterior, 1.0)
         weighed = weigh(rng, evaluate, posterior, WIDENING)
-        moved = _moved(rng, evaluate, posterior, draws)
+        khats = [pareto_khat(one.log_weights) for one in (plain, weighed)]
+        corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
+        is_sure = (
+            khats[1] < _SURE_KHAT and _share(plain) > _SURE_SHARE and _is_tiny(corrected, weighed)
+        )
+        moved = _moved(rng, evaluate, posterior, draws, is_sure)
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
         return _unexamined(evaluate, draws, error)
-    khats, limit = (
-        [pareto_khat(one.log_weights) for one in (plain, weighed)],
-        khat_threshold(NUM_WEIGHED),
-    )
+    limit = khat_threshold(NUM_WEIGHED)
     is_light = khats[1] < limit
-    corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, start.gaussians))
     change = difference(draws, moved.after)
     apart, disagreements = _compare_runs(rng, evaluate, draws, others)
@@ -84,7 +89,7 @@ def examine(
         pareto_khat=khats[0],
         pareto_khat_limit=limit,
         wide_pareto_khat=khats[1],
-        effective_share=plain.effective_sample_size / NUM_WEIGHED,
+        effective_share=_share(plain),
         weights_difference=corrected.summary(),
         hmc_difference=change.summary(),
         hmc_memory=memory,
@@ -95,9 +100,7 @@ def examine(
         widening=WIDENING,
     )
     found = [doubt for doubt in doubts if doubt]
-    is_close = change.is_tiny(len(moved.after)) and (
-        not is_light or corrected.is_tiny(weighed.effective_sample_size)
-    )
+    is_close = change.is_tiny(len(moved.after)) and (not is_light or _is_tiny(corrected, weighed))
     return Findings(diagnostics, found, weighed, moved, is_light, is_close, improper)
 
 
@@ -128,7 +131,7 @@ def better_draws(
         return None
     weights = truncated_weights(weighed.log_weights)
     corrected = difference(posterior.host_draws(rng, _NUM_DRAWS), weighed.draws, weights)
-    if findings.is_light and not corrected.is_tiny(weighed.effective_sample_size):
+    if findings.is_light and not _is_tiny(corrected, weighed):
         return weighed.draws[rng.choice(len(weights), len(weights), p=weights / weights.sum())]
     missing = _FEWEST_MOVED - len(moved.after)
     if missing > 0:
@@ -144,10 +147,30 @@ def _unexamined(evaluate: Evaluator, draws: Draws, error: Exception) -> Findings
     return Findings(FitDiagnostics(), [why, *doubts] if why else doubts, improper=why)
 
 
+def _share(weighed: Importance) -> float:
+    return weighed.effective_sample_size / len(weighed.log_weights)
+
+
+def _is_tiny(corrected: Difference, weighed: Importance) -> bool:
+    return corrected.is_tiny(weighed.effective_sample_size)
+
+
 def _moved(
-    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, draws: Draws
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    posterior: Posterior,
+    draws: Draws,
+    is_sure: bool,
 ) -> Movement:
-    """Chains from the draws, and more of them while the tails are undecided."""
+    """Chains from the draws, and more of them while the tails are undecided.
+
+    **Arguments:**
+
+    - `is_sure`: whether the weights have shown that the draws are good. Then a few short chains are
+        enough to see whether they lead somewhere else.
+    """
+    if is_sure:
+        return chains(rng, evaluate, posterior.host_draws(rng, _FEW_CHAINS), _FEW_TRANSITIONS)
     num_chains = _num_chains(evaluate.dim)
     moved = chains(rng, evaluate, posterior.host_draws(rng, num_chains))
     for _ in range(_MORE_CHAINS):
@@ -163,7 +186,7 @@ def _num_chains(dim: int) -> int:
 
     Tails are averaged over coordinates, so few coordinates need more chains.
     """
-    return max(1_000, 8_000 // dim)
+    return int(np.clip(8_000 // dim, 1_000, 4_000))
 
 
 def _principal_axes(draws: Draws) -> Float[np.ndarray, "d d"]:

@@ -229,10 +229,11 @@ class FitDiagnostics(Diagnostics):
         if self.weights_difference is None:
             return [] if self.training is None else self.training.rows()
         limit = f"at most {self.pareto_khat_limit:.2f} for {self.num_weights:,} draws"
-        wider = "the mixing" if self.training is not None else "half of the draws"
+        has_z = self.answer in ("", "a trained sampler")
+        wider = "the mixing" if has_z else "half of the draws"
         wide = f"k-hat {self.wide_pareto_khat:.2f} with {wider} {self.widening:g} times as wide"
         runs = "; ".join(map(str, self.run_differences)) or "no other run came near"
-        density = f"K = {self.num_mixing:,}, " if self.training is not None else ""
+        density = f"K = {self.num_mixing:,}, " if has_z else ""
         return [
             *([("answer", self.answer)] if self.answer else []),
             ("ELBO", f"{self.elbo:.2f} ± {self.elbo_error:.2f}"),
@@ -241,7 +242,7 @@ class FitDiagnostics(Diagnostics):
             ("effective share", f"{self.effective_share:.2f} of the weights"),
             ("weights move", f"{self.weights_difference}; {wide}"),
             ("HMC moves", f"{self.hmc_difference}; memory {self.hmc_memory:.2f}"),
-            *([("runs differ", runs)] if self.training is not None else []),
+            *([("runs differ", runs)] if has_z else []),
             ("KSD²", str(self.ksd)),
             *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
         ]
