@@ -1,5 +1,6 @@
 """Compiled programs. Only the most recent ones are kept."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
@@ -39,11 +40,18 @@ _BLOCKING = re.compile(r"\b(custom-call|fft|convolution)\(")
 decompositions and calls to Python. Two such programs in parallel can deadlock."""
 
 
-class _Result(eqx.Module):
-    """The result of a program: arrays, and the rest of the tree, known at compile time."""
+@functools.partial(
+    jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["rest"]
+)
+@dataclasses.dataclass(frozen=True)
+class _Result:
+    """The result of a program: arrays, and the rest of the tree, known at compile time.
+
+    It is no Equinox module, because making one takes longer than a small program runs.
+    """
 
     arrays: list[Array | None]
-    rest: Any = eqx.field(static=True)
+    rest: Any
 
     def tree(self) -> Any:
         return _join(self.rest[0], self.arrays, self.rest[1])
