@@ -10,6 +10,8 @@ from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 KEY = jax.random.key(0)
 COVARIANCE = np.array([[4.0, 1.8, 0.0], [1.8, 1.0, 0.03], [0.0, 0.03, 0.01]])
 MEAN = np.array([3.0, -2.0, 0.5])
+ROUGH = 3_000
+"""The least number of draws that a mixture is fitted to: it is as exact as their moments."""
 
 
 def gaussian(mean=MEAN):
@@ -39,3 +41,11 @@ def family_of(mean, covariance):
 
 def posterior_of(mean=MEAN, covariance=COVARIANCE):
     return ksivi.Posterior.of(family_of(mean, covariance), gaussian())
+
+
+def assert_equal_moments(draws, exact, n):
+    """Means and squares of the draws, and products, within 4 standard errors of n exact draws."""
+    for moment in (lambda x: x, lambda x: x**2, lambda x: x[:, :1] * x[:, 1:]):
+        there, here = moment(np.asarray(exact)), moment(np.asarray(draws, np.float64))
+        error = there.std(axis=0) * np.sqrt(1 / n + 1 / len(here) + 1 / len(there))
+        assert (np.abs(here.mean(axis=0) - there.mean(axis=0)) < 4 * error).all()

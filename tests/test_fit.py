@@ -1,6 +1,6 @@
 """`fit`, its checks and its verdict."""
 
-import importlib
+import time
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +10,14 @@ from scipy import stats
 
 import ksivi
 from known import COVARIANCE, KEY, MEAN, family_of, gaussian, posterior_of, two_modes
-from ksivi.auto._doubts import weights_move
-from ksivi.auto._gaussians import batch_and_match
+from ksivi._core.mixtures import Mixture
+from ksivi.auto._doubts import Findings, weights_move
+from ksivi.auto._gaussians import Gaussians, batch_and_match
 from ksivi.auto._modes import Modes
+from ksivi.auto._start import Start
 from ksivi.auto._tails import is_improper
-from ksivi.auto._trust import Findings, examine
+from ksivi.auto._trust import examine
+from ksivi.auto._verdict import Answer, conclude
 from ksivi.diagnostics import (
     Importance,
     difference,
@@ -27,9 +30,7 @@ from ksivi.diagnostics import (
 )
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
 from ksivi.results import FitDiagnostics
-
-_module = importlib.import_module("ksivi.auto._fit")  # the name ksivi.auto.fit is the function
-_conclude = _module._conclude
+from ksivi.targets import Evaluator
 
 
 def test_an_affine_layer_has_the_density_and_the_score_of_its_gaussian():
@@ -166,14 +167,13 @@ def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    fit = _conclude(_trained(), Findings(FitDiagnostics(), ["word " * 60]), "steps", 2.0)
+    fit = _concluded(_trained(), ["word " * 60], "steps")
     for columns in (60, 80):
         monkeypatch.setenv("COLUMNS", str(columns))
         assert max(len(line) for line in str(fit).splitlines()) <= columns
         assert str(fit).split().count("word") == 60
 
 
-@pytest.mark.slow
 def test_a_fit_of_two_modes_is_accurate_and_trusted():
     fit = ksivi.fit(jax.random.key(0), two_modes(), progress=False)
     assert fit.trusted, fit.status
@@ -187,6 +187,19 @@ def test_a_fit_of_two_modes_is_accurate_and_trusted():
 def _trained():
     start = SemiImplicit.location_scale(3)
     return ksivi.train(KEY, gaussian(), start, ksivi.SIVI(10, 5), num_steps=5, progress=False)
+
+
+def _start_of(gaussians, modes=None):
+    best = Mixture(np.ones(1), gaussians.means[:1], gaussians.roots[:1])
+    return Start(gaussians, best, 0.0, 0.0, modes=modes)
+
+
+def _concluded(trained, doubts, ending):
+    """A trained sampler with these doubts, as a fit."""
+    findings = Findings(FitDiagnostics(), doubts)
+    answer = Answer(trained.posterior, "a trained sampler", findings, trained, ending)
+    start = _start_of(Gaussians(np.zeros((1, 3)), np.eye(3)[None], np.zeros(1)))
+    return conclude(answer, start, trained.cost, 2.0)
 
 
 @pytest.mark.slow
@@ -228,7 +241,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_module, "examine", stop)
+    monkeypatch.setattr("ksivi.auto._answers.examine", stop)
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), num_steps=60, recipe=FEW, progress=False)
     assert str(fit.status).startswith("interrupted: stopped by the user after 60 training steps")
     assert not fit.trusted
@@ -241,15 +254,16 @@ def test_ctrl_c_in_the_first_chunk_returns_the_start(monkeypatch):
 
     monkeypatch.setattr(ksivi.training.Host, "_chunk", stop)
     fit = ksivi.fit(KEY, gaussian(), init=posterior_of(), recipe=FEW, progress=False)
-    assert str(fit.status).startswith("interrupted: stopped by the user after 0 training steps")
+    assert str(fit.status) == "interrupted: stopped by the user; the draws were not checked"
+    assert fit.cost.steps == 0
     assert fit.posterior.sample(KEY, 10).shape == (10, 3)
 
 
 def _examined(target, best, others=(), modes=None):
     """Doubts about a posterior, with Gaussians at the origin for starts."""
-    starts = jnp.zeros((2, target.dim))
-    gaussians = batch_and_match(jax.random.key(1), target, starts, jnp.full(len(starts), 0.5))
-    return " | ".join(examine(KEY, target, best, list(others), gaussians, modes).doubts)
+    rng, evaluate = np.random.default_rng(0), Evaluator(target)
+    gaussians = batch_and_match(rng, evaluate, np.zeros((2, target.dim)), np.full(2, 0.5))
+    return " | ".join(examine(rng, evaluate, best, _start_of(gaussians, modes), others).doubts)
 
 
 @pytest.mark.slow
@@ -282,35 +296,43 @@ def test_another_run_counts_where_it_found_other_mass():
 
 @pytest.mark.slow
 def test_a_budget_that_is_spent_ends_the_training_and_says_so():
+    """The first chunk takes what is left of it."""
+    until = time.perf_counter() + 6
     fit = ksivi.fit(
         KEY,
         gaussian(),
         init=posterior_of(),
-        budget_s=0.1,
+        budget_s=6,
         recipe=ksivi.Recipe(chunk=50),
+        callbacks=[lambda chunk: time.sleep(max(0.0, until - time.perf_counter()))],
         progress=False,
     )
     assert fit.cost.steps == 100  # one chunk at the full rate, one of cooling
     assert fit.trusted, fit.status
-    assert "as many as 0.1 s allow on this machine" in str(fit.status)
+    assert "as many as 6 s allow on this machine" in str(fit.status)
+
+
+def test_a_budget_that_ends_in_the_search_is_an_error():
+    with pytest.raises(RuntimeError, match=r"budget_s = 1e-06 s ended during the search"):
+        ksivi.fit(KEY, gaussian(), budget_s=1e-6, progress=False)
 
 
 def test_an_improper_posterior_is_not_trusted():
     flat = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - 0.5 * jnp.log1p(x[1] ** 2), dim=2)
     cauchy = ksivi.Target(lambda x: -0.5 * x[0] ** 2 - jnp.log1p(x[1] ** 2), dim=2)
     draws = np.random.default_rng(0).normal(size=(500, 2))
-    doubt = is_improper(flat, draws, np.eye(2))
+    doubt = is_improper(Evaluator(flat), draws, np.eye(2))
     assert "improper" in doubt
     assert "as x[1] grows" in doubt
-    assert is_improper(cauchy, draws, np.eye(2)) is None
+    assert is_improper(Evaluator(cauchy), draws, np.eye(2)) is None
     ridge = ksivi.Target(lambda x: -0.5 * (x[0] - x[1]) ** 2, dim=2)
     diagonal = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
-    assert "as x[0] grows" in is_improper(ridge, draws, diagonal)
+    assert "as x[0] grows" in is_improper(Evaluator(ridge), draws, diagonal)
     trained = _trained()
-    fit = _conclude(trained, Findings(FitDiagnostics(), [doubt]), "settled", 2.0)
+    fit = _concluded(trained, [doubt], "settled")
     assert not fit.trusted
     assert str(fit.status).startswith("not trusted: the posterior may be improper")
-    assert _conclude(trained, Findings(FitDiagnostics(), []), "settled", 2.0).trusted
+    assert _concluded(trained, [], "settled").trusted
 
 
 def test_bad_arguments_are_named():

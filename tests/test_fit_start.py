@@ -3,7 +3,6 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,33 +13,25 @@ from ksivi.auto._runs import Schedule, train_runs
 from ksivi.auto._search import first_starts, search
 from ksivi.auto._start import choose_start
 from ksivi.auto._stopping import cooling_rates, has_settled
+from ksivi.targets import Evaluator
 
 
-@pytest.mark.slow
 def test_a_start_has_the_modes_that_search_found():
-    target = two_modes()
-    found = search(target, first_starts(jax.random.key(0), 12, target.dim))
-    ends = np.asarray(found.points)[:, 0]
+    rng, evaluate = np.random.default_rng(0), Evaluator(two_modes())
+    found = search(evaluate, first_starts(rng, 12, 2))
+    ends = found.points[:, 0]
     assert (ends < -3).any()
     assert (ends > 3).any()
-    gaussians = batch_and_match(jax.random.key(1), target, found.points, jnp.full(12, 0.1))
-    start = choose_start(jax.random.key(2), target, gaussians, np.asarray(found.points))
-    draws = jax.vmap(start.target.to_original)(start.draws)
-    share = float(jnp.mean(draws[:, 0] < 0))
+    gaussians = batch_and_match(rng, evaluate, found.points, np.full(12, 0.1))
+    start = choose_start(rng, evaluate, gaussians, found.points)
+    share = np.mean(start.draws[:, 0] < 0)
     assert abs(share - 0.7) < 4 * np.sqrt(0.21 / 500)  # of 3,000 particles, some 500 effective
     np.testing.assert_allclose(np.sort(start.modes.shares), [0.3, 0.7], atol=0.06)
-    alone = choose_start(
-        jax.random.key(3),
-        gaussian(),
-        batch_and_match(jax.random.key(4), gaussian(), *_starts()),
-        np.asarray(MEAN)[None],
-    )
+    evaluate = Evaluator(gaussian())
+    gaussians = batch_and_match(rng, evaluate, np.zeros((2, 3)), np.array([0.1, 1.0]))
+    alone = choose_start(rng, evaluate, gaussians, MEAN[None])
     assert alone.draws is None
     assert alone.modes is None
-
-
-def _starts():
-    return jnp.zeros((2, 3)), jnp.array([0.1, 1.0])
 
 
 def test_the_stop_rule_waits_for_certainty():
