@@ -40,9 +40,7 @@ _BLOCKING = re.compile(r"\b(custom-call|fft|convolution)\(")
 decompositions and calls to Python. Two such programs in parallel can deadlock."""
 
 
-@functools.partial(
-    jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["rest"]
-)
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["arrays"], meta_fields=["rest"])
 @dataclasses.dataclass(frozen=True)
 class _Result:
     """The result of a program: arrays, and the rest of the tree, known at compile time.

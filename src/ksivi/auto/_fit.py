@@ -91,8 +91,7 @@ def fit(
         `"gaussian"`, or `"sampler"` if one of `recipe`, `num_steps`, `callbacks` and `checkpoint`,
         which are about training, is given.
     - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
-        from draws of the trained sampler. `"importance"`: its draws, resampled by their importance
-        weights.
+        from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
     - `num_steps`: maximum number of training steps.
     - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
         of the machine, and the status says what was left out. If it ends the search, there is
@@ -194,7 +193,8 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
     fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
     if plan.refine is None:
         return fit
-    return dataclasses.replace(fit, refined=refined(rng, target, plan.refine, answer.findings))
+    evaluate.deadline = math.inf
+    return dataclasses.replace(fit, refined=refined(rng, evaluate, plan.refine, answer))
 
 
 def _start(rng: np.random.Generator, evaluate: Evaluator, plan: _Plan) -> Start:

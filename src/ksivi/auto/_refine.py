@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._core.numerics import new_key
-from ..diagnostics import pareto_khat
+from ..diagnostics import Movement, chains, pareto_khat
 from ..families import Empirical
 from ..results import Posterior
-from ..targets import Target
-from ._doubts import Findings
+from ..targets import Evaluator
+from ._verdict import Answer
 
 Refinement = Literal["hmc", "importance"]
 
@@ -19,6 +19,9 @@ _IN_WORDS = {
     "hmc": "Hamiltonian Monte Carlo from the sampler's draws",
     "importance": "importance resampling",
 }
+
+
+_FEWEST = 1_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,18 +47,26 @@ def require_refinement(refine: str) -> None:
 
 
 def refined(
-    rng: np.random.Generator, target: Target, refine: Refinement, findings: Findings | None
+    rng: np.random.Generator, evaluate: Evaluator, refine: Refinement, answer: Answer
 ) -> Refined | None:
     """The corrected draws, taken from the checks; None if the draws could not be checked."""
+    findings = answer.findings
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
-    weighed, moved = findings.weighed, findings.moved
     if refine == "hmc":
-        draws, effective = moved.after, float(len(moved.after))
+        draws = _moved(rng, evaluate, answer.posterior, findings.moved).after
+        effective, by = float(len(draws)), _IN_WORDS[refine]
     else:
-        draws, effective = weighed.resampled(new_key(rng))
-    by = _IN_WORDS[refine] + (
-        f", k-hat {pareto_khat(weighed.log_weights):.2f}" if refine == "importance" else ""
-    )
+        draws, effective = findings.weighed.resampled(new_key(rng))
+        by = f"{_IN_WORDS[refine]}, k-hat {pareto_khat(findings.weighed.log_weights):.2f}"
     stored = Empirical(jnp.asarray(draws, jnp.result_type(float)))
-    return Refined(by, Posterior.of(stored, target.unwhitened()), effective)
+    return Refined(by, Posterior.of(stored, evaluate.target), effective)
+
+
+def _moved(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, moved: Movement
+) -> Movement:
+    """The chains of the checks, or new ones if those were few and short."""
+    if len(moved.after) >= _FEWEST:
+        return moved
+    return chains(rng, evaluate, posterior.host_draws(rng, _FEWEST))
