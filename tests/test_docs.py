@@ -66,7 +66,7 @@ def run_page(path):
 def quick_fit(key, target, *, init=None, callbacks=()):
     """Replaces `ksivi.fit` by a few steps of training. Pages are tested for what they do with a fit.
 
-    Most of the minute of `ksivi.fit` is search, compilation and checks, with any number of steps.
+    The seconds of `ksivi.fit` are search, compilation and checks, and pages have many fits.
     """
     family = (
         ksivi.SemiImplicit.location_scale(target.dim) if init is None else init.posterior.family
