@@ -34,7 +34,7 @@ def eight_schools():
             theta = numpyro.deterministic("theta", mu + tau * offset)
             numpyro.sample("effect", dist.Normal(theta, ERRORS), obs=EFFECTS)
 
-    fit = ksivi.fit(jax.random.key(0), ksivi.from_numpyro(model))
+    fit = ksivi.fit(jax.random.key(0), ksivi.from_numpyro(model), refine="hmc")
     data = fit.posterior.to_arviz(jax.random.key(1), NUM_DRAWS)
     return model, fit, data, arviz.summary(data, kind="stats")
 
@@ -132,9 +132,11 @@ def require_means(fit, summary, truth):
 # Exact draws have Pareto k up to 0.65 ± 0.1 here. Some may exceed 0.7, and then ArviZ warns.
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 def test_a_hierarchical_model_of_numpyro_and_its_loo():
-    model, fit, data, summary = eight_schools()
+    model, fit, _, summary = eight_schools()
     require_means(fit, summary, by_numpyro(model))
-    loo = arviz.loo(data, pointwise=True)
+    # A few draws of a mixture of Gaussians are far out where tau is large. Chains bring them back.
+    corrected = fit.refined.posterior.to_arviz(jax.random.key(1), NUM_DRAWS)
+    loo = arviz.loo(corrected, pointwise=True)
     assert np.isfinite(loo.elpd_loo)
     assert np.mean(np.asarray(loo.pareto_k) < 0.7) > 0.5
 
