@@ -97,6 +97,10 @@ def on_every_device(array: Array) -> Array:
         return array
     if isinstance(array, jax.Array) and array.sharding.device_set == set(_mesh().devices.flat):
         return array
+    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        # JAX puts plain arrays on the devices of other processes, but no keys.
+        words = on_every_device(jax.random.key_data(array))
+        return jax.random.wrap_key_data(words, impl=jax.random.key_impl(array))
     return jax.device_put(jnp.asarray(array), NamedSharding(_mesh(), PartitionSpec()))
 
 

@@ -1,5 +1,6 @@
 """The answers of `fit`, the cheapest first: a Gaussian, a mixture of Gaussians, a trained sampler."""
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -48,12 +49,15 @@ def mixture_answer(
         assert answer.findings is not None
         try:
             better = better_draws(rng, evaluate, answer.posterior, answer.findings)
+            draws = draws if better is None else better
+            if better is None or rounds == _MOST_ROUNDS:
+                break
+            mixture = fit_mixture(rng, better)
         except OutOfTime:
             break
-        draws = draws if better is None else better
-        if better is None or rounds == _MOST_ROUNDS:
-            break
-        answer, rounds = _checked(rng, evaluate, fit_mixture(rng, better), start), rounds + 1
+        except KeyboardInterrupt:
+            return dataclasses.replace(answer, findings=None), draws
+        answer, rounds = _checked(rng, evaluate, mixture, start), rounds + 1
     return answer, draws
 
 

@@ -188,7 +188,12 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
         plan.show("Gaussians and their checks")
         answer, draws = mixture_answer(rng, evaluate, start, plan.kind)
     if answer is None or not (answer.is_final or evaluate.is_over):
-        answer = _trained(rng, evaluate, start, draws, plan, began)
+        try:
+            answer = _trained(rng, evaluate, start, draws, plan, began)
+        except KeyboardInterrupt:  # before the training has a result of its own
+            if answer is None:
+                raise
+            answer = dataclasses.replace(answer, findings=None)
     answer = _explained(evaluate, answer, start, plan.budget)
     fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
     if plan.refine is None:
@@ -255,7 +260,7 @@ def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
     posterior = init.posterior if isinstance(init, Fit) else init
     if not isinstance(posterior, Posterior) or not posterior.family.has_density:
         raise ValueError(
-            f"init must be an earlier fit with a trained sampler, got {type(init).__name__}"
+            f"init must be an earlier fit with a density, not stored draws, got {type(init).__name__}"
         )
     if posterior.dim != target.dim:
         raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")

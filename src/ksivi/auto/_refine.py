@@ -42,7 +42,7 @@ class Refined:
 
 
 def require_refinement(refine: str) -> None:
-    if refine not in get_args(Refinement):
+    if not isinstance(refine, str) or refine not in get_args(Refinement):
         raise ValueError(f'refine must be "hmc" or "importance", got {refine!r}')
 
 
