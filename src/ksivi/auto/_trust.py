@@ -72,10 +72,10 @@ def examine(
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, start.gaussians))
     change = difference(draws, moved.after)
     apart, disagreements = _compare_runs(rng, evaluate, draws, others)
-    error = (2 / len(moved.after)) ** 0.5 if is_sure else 0.0  # of the few chains in one half
+    noise = (2 / len(moved.after)) ** 0.5 if is_sure else 0.0  # of the few chains in one half
     improper = is_improper(evaluate, draws, axes)
     doubts = [
-        moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes), error),
+        moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes), noise),
         weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
         misses_modes(draws, start.modes, evaluate.target),
