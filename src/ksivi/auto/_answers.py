@@ -97,6 +97,7 @@ def trained_answer(
     """
     show("training")
     deadline = evaluate.deadline - _checks_s(evaluate, began)
+    evaluate.deadline = math.inf  # the training leaves time for the checks
     view = view_of(evaluate, start, draws)
     if init is None:
         families = new_families(rng, evaluate, view, recipe)
@@ -111,7 +112,6 @@ def trained_answer(
     if best.status.kind == "interrupted":
         return Answer(best.posterior, name, None, best, ending)
     show("checks")
-    evaluate.deadline = math.inf  # the training has left time for them
     try:
         weighed = [with_weighed_shares(rng, evaluate, f.posterior, view.modes) for f in fits]
         findings = examine(rng, evaluate, weighed[0], start, _comparable(fits, weighed))
@@ -128,6 +128,8 @@ def _checks_s(evaluate: Evaluator, began: float) -> float:
 def view_of(evaluate: Evaluator, start: Start, draws: Draws | None) -> View:
     """The target in coordinates whitened by the draws, or by the best Gaussian without draws."""
     dtype = jnp.result_type(float)
+    if draws is not None and start.modes is not None:
+        draws = start.modes.with_lost(draws)
     if draws is None:
         loc, root, u = start.best.means[0], start.best.roots[0], None
     else:

@@ -41,11 +41,7 @@ from ._answers import Draws, Kind, mixture_answer, trained_answer
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._start import Start, find_start, start_from
-from ._trust import explained
 from ._verdict import Answer, conclude
-
-_EXPLAINING_S = 2.0
-"""Seconds beyond the budget in which the cause of doubts may be found."""
 
 
 def fit(
@@ -69,11 +65,12 @@ def fit(
 
     1. Rprop and L-BFGS search for modes, from several starts.
     2. Batch and match fits a Gaussian around each mode.
-    3. Checks decide whether to trust the best Gaussian: importance weights, HMC chains that start
-       from its draws, and the modes of step 1.
-    4. If they raise a doubt, particles are annealed from the Gaussians to the target, and a mixture
-       of Gaussians is fitted to them and checked.
-    5. If that is doubted too, a semi-implicit family with σ(z) and an affine layer is fitted to the
+    3. If the best Gaussian is nearly enough, it is checked: by importance weights, by HMC chains
+       that start from its draws, and by the modes of step 1.
+    4. Otherwise particles are annealed from all Gaussians to the target, and a mixture of Gaussians
+       is fitted to them and checked. If the checks correct the draws by more than noise, a mixture
+       is fitted to the corrected draws, at most three times.
+    5. If that is not enough, a semi-implicit family with σ(z) and an affine layer is fitted to the
        best draws so far, trained on Jeffreys' divergence in two independent runs until the bound
        has settled, and checked.
 
@@ -82,7 +79,7 @@ def fit(
     **Arguments:**
 
     - `key`, `target`: a key and a target with log-density values. A batch of keys, or a list of
-        targets with one key for each, gives a list of fits. Targets of one model with data of the
+        targets with one key for each, gives a list of fits, which ends at Ctrl-C. Targets of one model with data of the
         same shapes compile nothing again.
     - `init`: an earlier fit to start from, of this or a similar target, such as the same model with
         less data. It takes the place of the search, so modes that it does not have are not found.
@@ -194,12 +191,13 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
             if answer is None:
                 raise
             answer = dataclasses.replace(answer, findings=None)
-    answer = _explained(evaluate, answer, start, plan.budget)
+    answer, corrected = _ended_by_budget(evaluate, answer, plan.budget), None
+    if plan.refine is not None:
+        evaluate.deadline = math.inf
+        with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
+            corrected = refined(rng, evaluate, plan.refine, answer)
     fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
-    if plan.refine is None:
-        return fit
-    evaluate.deadline = math.inf
-    return dataclasses.replace(fit, refined=refined(rng, evaluate, plan.refine, answer))
+    return dataclasses.replace(fit, refined=corrected)
 
 
 def _start(rng: np.random.Generator, evaluate: Evaluator, plan: _Plan) -> Start:
@@ -222,18 +220,13 @@ def _trained(
     return trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
 
 
-def _explained(evaluate: Evaluator, answer: Answer, start: Start, budget: float) -> Answer:
-    """The answer, with what the budget left out and an improper posterior among its doubts."""
-    if answer.findings is None:
+def _ended_by_budget(evaluate: Evaluator, answer: Answer, budget: float) -> Answer:
+    """The answer, with a doubt if the budget ended before a better one was tried."""
+    if answer.findings is None or answer.is_final or not evaluate.is_over:
         return answer
-    findings = answer.findings
-    if evaluate.is_over and not answer.is_final:
-        ended = f"budget_s = {budget:g} s ended before a better answer was tried"
-        findings = dataclasses.replace(findings, doubts=[*findings.doubts, ended])
-    evaluate.deadline = max(evaluate.deadline, time.perf_counter() + _EXPLAINING_S)
-    with contextlib.suppress(OutOfTime):
-        findings = explained(evaluate, findings, start.early)
-    return dataclasses.replace(answer, findings=findings)
+    ended = f"budget_s = {budget:g} s ended before a better answer was tried"
+    doubts = [*answer.findings.doubts, ended]
+    return dataclasses.replace(answer, findings=dataclasses.replace(answer.findings, doubts=doubts))
 
 
 def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
@@ -291,4 +284,9 @@ def _fit_many(
     if options["checkpoint"] is not None:
         raise ValueError("checkpoint must be None for several targets: give each its own call")
     rest = {name: value for name, value in options.items() if name not in ("key", "target")}
-    return [fit(one, of, **rest) for one, of in zip(keys, targets, strict=True)]
+    fits: list[Fit[FitDiagnostics]] = []
+    for one, of in zip(keys, targets, strict=True):
+        fits.append(fit(one, of, **rest))
+        if fits[-1].status.kind == "interrupted":
+            break
+    return fits

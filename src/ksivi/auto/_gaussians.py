@@ -19,6 +19,8 @@ LOCAL_SD = 0.1
 """Standard deviation of a Gaussian that starts at the end of a path."""
 LEAST_MASS = 0.02
 """Smallest share of the mass of a mode that `fit` must find."""
+_LARGEST = 1e15
+"""Means and standard deviations of Gaussians are smaller; their squares are float32 numbers."""
 _MAX_ELBO_GAP = 8.0
 """Gaussians whose ELBO is further below the best, in nats, are ignored."""
 _WINDOW = 6
@@ -184,10 +186,14 @@ def _draws(
 
 
 def _is_good(means: Points, roots: Roots) -> Bool[np.ndarray, " m"]:
-    """Whether a mean and a root are finite, and the root can be inverted."""
+    """Whether a mean and a root are not too large, and the root can be inverted.
+
+    Along a flat direction of an improper posterior a Gaussian grows without limit.
+    """
     diagonals = np.diagonal(roots, axis1=1, axis2=2)
-    is_finite = np.isfinite(means).all(axis=1) & np.isfinite(roots).all(axis=(1, 2))
-    return is_finite & np.all(diagonals > np.finfo(np.float32).tiny, axis=1)
+    is_bounded = np.all(np.abs(means) < _LARGEST, axis=1)
+    is_bounded &= np.all(np.abs(roots) < _LARGEST, axis=(1, 2))
+    return is_bounded & np.all(diagonals > np.finfo(np.float32).tiny, axis=1)
 
 
 def _update(
@@ -239,7 +245,10 @@ def _eigh(matrices: Roots) -> tuple[Points, Roots]:
 def _change(old_means: Points, old_roots: Roots, means: Points, roots: Roots) -> Values:
     """How far Gaussians are from old ones, in standard deviations of the old ones, per coordinate."""
     offsets, eye = (means - old_means)[:, :, None], np.eye(means.shape[1])
-    between = np.linalg.solve(old_roots, np.concatenate([roots, offsets], axis=2))
+    try:
+        between = np.linalg.solve(old_roots, np.concatenate([roots, offsets], axis=2))
+    except np.linalg.LinAlgError:  # one of them is nearly singular
+        return np.full(len(means), np.inf)
     ratios, shifts = between[:, :, :-1] @ np.swapaxes(between[:, :, :-1], 1, 2), between[:, :, -1]
     spread = np.sum((ratios - eye) ** 2, axis=(1, 2)) + np.sum(shifts**2, axis=1)
     return np.sqrt(spread / means.shape[1])

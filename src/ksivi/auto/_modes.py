@@ -24,6 +24,8 @@ A path that ran far out does not make these ranges wider."""
 _LOWEST = 50.0
 """An end whose log density is this far below the highest is no mode of the posterior."""
 _MOST_MODES = 8
+_FEWEST_DRAWS = 4
+"""A mode with fewer draws per dimension has no covariance."""
 _FEWEST = 0.25
 """A mode is missed if its share of the draws is less than this part of its share of the mass."""
 
@@ -59,6 +61,12 @@ class Modes(NamedTuple):
     def of(self, draws: Points) -> "Modes":
         """The same modes with other draws, each in the mode of its nearest particle."""
         return Modes(self.places, draws, self._labels(draws))
+
+    def with_lost(self, draws: Points) -> Points:
+        """The draws, and the particles of every mode of which they have too few."""
+        counts = np.bincount(self._labels(draws) + 1, minlength=len(self.places) + 1)[1:]
+        is_lost = np.append(counts < _FEWEST_DRAWS * draws.shape[1], False)  # the last is label −1
+        return np.concatenate([draws, self.particles[is_lost[self.labels]]])
 
     def blobs(self, particles: Float[Array, "n d"]) -> Blobs | None:
         """The modes in other coordinates, from the same particles there; None if it is one mode."""

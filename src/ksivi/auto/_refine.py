@@ -1,4 +1,4 @@
-"""Draws that are corrected after training. They are kept apart from the sampler's draws."""
+"""Draws that are corrected after the checks. They are kept apart from the answer's draws."""
 
 import dataclasses
 from typing import Literal, get_args
@@ -22,6 +22,7 @@ _IN_WORDS = {
 
 
 _FEWEST = 1_000
+"""The smallest number of chains."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from .._core.mixtures import Mixture, root_of
 from .._core.numerics import log_mean_weight
-from ..families import GaussianMixture
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._anneal import Annealed, anneal, begin
@@ -43,7 +42,8 @@ class Start:
     - `elbo`, `log_evidence`: its ELBO, and the log evidence by the rough draws.
     - `draws`: rough draws of the target, if one Gaussian is not enough.
     - `modes`: the separate modes that were found, with their shares of the mass.
-    - `early`: points on the highest paths of the search, before their ends.
+    - `improper`: the doubt that the posterior is improper, if it shows from early points of the
+        search. Draws of an improper posterior may lie so far out that nothing shows from there.
     - `num_paths`: the number of paths of the search.
     - `scanned`: whether it also looked for modes far from the first ones.
     """
@@ -54,7 +54,7 @@ class Start:
     log_evidence: float
     draws: Points | None = None
     modes: Modes | None = None
-    early: Points | None = None
+    improper: str | None = None
     num_paths: int = 0
     scanned: bool = False
 
@@ -84,7 +84,8 @@ def find_start(
     if start is None:
         raise RuntimeError(_why_no_start(evaluate, found))
     num_paths = num_starts * (1 + scanned)
-    return dataclasses.replace(start, early=_early(found), num_paths=num_paths, scanned=scanned)
+    improper = improper_from(evaluate, _early(found))
+    return dataclasses.replace(start, improper=improper, num_paths=num_paths, scanned=scanned)
 
 
 def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -> Start:
@@ -92,12 +93,10 @@ def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -
 
     There is no search.
     """
-    family = init.family
-    if isinstance(family, GaussianMixture) and init.coordinates is None:
-        mixture = family.on_host()
-    else:
+    mixture = init.on_host()
+    if mixture is None:
         mixture = fit_mixture(rng, init.host_draws(rng, _ROUGH_DRAWS))
-    elbos = np.log(np.maximum(mixture.shares, LEAST_MASS))
+    elbos = np.log(np.maximum(mixture.shares, LEAST_MASS))  # the masses, up to a common factor
     annealed = anneal(rng, evaluate, mixture, begin(rng, evaluate, mixture, _ROUGH_DRAWS))
     if annealed is None:
         raise ValueError(
@@ -153,9 +152,9 @@ def choose_start(
         return start
     try:
         annealed = anneal(rng, evaluate, mixture, particles)
+        return start if annealed is None else _annealed(start, evaluate, mixture, places, annealed)
     except OutOfTime:
         return start
-    return start if annealed is None else _annealed(start, evaluate, mixture, places, annealed)
 
 
 def _annealed(

@@ -1,6 +1,5 @@
 """Checks of a posterior: what was measured, and the doubts that remain."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,7 +22,7 @@ from ..targets import Evaluator
 from ._doubts import Findings, cannot_tell, memory_of_modes, moves, runs_differ, weights_move
 from ._modes import misses_modes
 from ._start import Start
-from ._tails import improper_around, improper_from, is_improper
+from ._tails import improper_around, is_improper
 from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 
 Draws = Float[np.ndarray, "n d"]
@@ -66,20 +65,20 @@ def examine(
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.after[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
-        return _unexamined(evaluate, draws, error)
+        return _unexamined(evaluate, draws, start, error)
     limit = khat_threshold(NUM_WEIGHED)
     is_light = khats[1] < limit
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, start.gaussians))
     change = difference(draws, moved.after)
     apart, disagreements = _compare_runs(rng, evaluate, draws, others)
     noise = (2 / len(moved.after)) ** 0.5 if is_sure else 0.0  # of the few chains in one half
-    improper = is_improper(evaluate, draws, axes)
+    improper = start.improper or is_improper(evaluate, draws, axes)
     doubts = [
+        improper,
         moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes), noise),
         weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
         misses_modes(draws, start.modes, evaluate.target),
-        improper,
         cannot_tell(weighed, is_light, memory),
     ]
     diagnostics = FitDiagnostics(
@@ -107,21 +106,6 @@ def examine(
     return Findings(diagnostics, found, weighed, moved, is_light, is_close, improper)
 
 
-def explained(evaluate: Evaluator, findings: Findings, early: Draws | None) -> Findings:
-    """The findings, with an improper posterior as the cause of doubts if early points show it.
-
-    Draws of an improper posterior may lie so far out that nothing shows from there. From points
-    that are not among the draws, proper posteriors look improper at times. Hence this explains
-    other doubts and raises none.
-    """
-    if not findings.doubts or findings.improper or early is None:
-        return findings
-    cause = improper_from(evaluate, early)
-    if cause is None:
-        return findings
-    return dataclasses.replace(findings, doubts=[cause, *findings.doubts], improper=cause)
-
-
 def better_draws(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, findings: Findings
 ) -> Draws | None:
@@ -142,10 +126,10 @@ def better_draws(
     return moved.after
 
 
-def _unexamined(evaluate: Evaluator, draws: Draws, error: Exception) -> Findings:
+def _unexamined(evaluate: Evaluator, draws: Draws, start: Start, error: Exception) -> Findings:
     """Draws that run to infinity cannot be examined. Perhaps because the posterior is improper."""
     finite = draws[np.isfinite(draws).all(axis=1)]
-    why = improper_around(evaluate, finite) if len(finite) else None
+    why = start.improper or (improper_around(evaluate, finite) if len(finite) else None)
     doubts = [f"the draws cannot be examined: {error}"]
     return Findings(FitDiagnostics(), [why, *doubts] if why else doubts, improper=why)
 

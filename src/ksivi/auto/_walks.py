@@ -162,7 +162,10 @@ def _eigen(
 ) -> tuple[Float[np.ndarray, "w k"], Float[np.ndarray, "w k k"]]:
     """Eigenvalues and eigenvectors, NaN for matrices that are not finite."""
     fine = np.isfinite(matrices).all(axis=(1, 2))
-    values, vectors = np.linalg.eigh(np.where(fine[:, None, None], matrices, 0))
+    try:
+        values, vectors = np.linalg.eigh(np.where(fine[:, None, None], matrices, 0))
+    except np.linalg.LinAlgError:  # one of them: no walk is sure then
+        return np.full(matrices.shape[:2], np.nan), np.full_like(matrices, np.nan)
     return np.where(fine[:, None], values, np.nan), vectors
 
 

@@ -66,6 +66,7 @@ def _scores_alone(target: Target, x: Float[Array, "n d"]) -> Float[Array, "n d"]
     return jax.vmap(target.score)(x)
 
 
+@np.errstate(all="ignore")  # scores may be infinite
 def _in_coordinates(posterior: Posterior, x: Points, score: Points) -> tuple[Points, Points]:
     """u with x = loc + scale u, and the score in u: scaleᵀ s."""
     mixture = posterior.on_host()
@@ -85,13 +86,15 @@ def _moments(mixture: Mixture) -> tuple[Float[np.ndarray, " d"], Float[np.ndarra
     """The mean and the root of the covariance of a mixture."""
     shares = mixture.shares / mixture.shares.sum()
     mean = shares @ mixture.means
-    apart = mixture.means - mean
-    within = np.einsum("k,kij->ij", shares, mixture.roots @ np.swapaxes(mixture.roots, 1, 2))
-    return mean, np.linalg.cholesky(within + (apart.T * shares) @ apart)
+    columns = np.concatenate([mixture.roots, (mixture.means - mean)[:, :, None]], axis=2)
+    parts = np.sqrt(shares)[:, None, None] * columns
+    # R of QR: a covariance of very different scales has no Cholesky factor after rounding.
+    _, upper = np.linalg.qr(np.concatenate(list(np.swapaxes(parts, 1, 2))))
+    return mean, upper.T
 
 
 def _imq_gram(x: Points, score: Points) -> Float[np.ndarray, "n n"]:
-    """The Stein kernel of IMQ with the median bandwidth, as `_gram` computes it for any kernel.
+    """The Stein kernel of IMQ with the median bandwidth, as `_any_gram` computes it for any kernel.
 
     The default is in NumPy, so that the checks of a fit compile nothing for it.
     """

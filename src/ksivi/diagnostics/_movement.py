@@ -42,10 +42,11 @@ class Movement:
 
     def with_more(self, other: "Movement") -> "Movement":
         """The chains of both."""
+        sizes = len(self.before), len(other.before)
         return Movement(
             np.concatenate([self.before, other.before]),
             np.concatenate([self.after, other.after]),
-            0.5 * (self.acceptance + other.acceptance),
+            float(np.average([self.acceptance, other.acceptance], weights=sizes)),
         )
 
     @property

@@ -1,4 +1,4 @@
-"""The posterior: a trained sampler or stored draws."""
+"""The posterior: a sampler or stored draws."""
 
 import dataclasses
 import math

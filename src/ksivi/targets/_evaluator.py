@@ -49,7 +49,8 @@ class Evaluator:
         if self.is_over:
             raise OutOfTime
         self.count += len(points)
-        x = np.asarray(points, jnp.result_type(float))
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
+            x = np.asarray(points, jnp.result_type(float))
         # All calls are made before the first result is read, so that the device is never idle.
         parts = [(len(part), self._call(part)) for part in _parts(x)]
         values = [np.asarray(value, np.float64)[:n] for n, (value, _) in parts]
@@ -75,7 +76,7 @@ class Evaluator:
 
 
 def _parts(x: Float[np.ndarray, "n d"]) -> list[Float[np.ndarray, "m d"]]:
-    """As few calls as possible, with at most half of the points of a call for nothing."""
+    """Parts of the sizes. A part is less than half full only at the smallest size."""
     parts, begin = [], 0
     while begin < len(x):
         size = next(size for size in _SIZES if len(x) - begin >= size / 2 or size == _SIZES[-1])
@@ -92,4 +93,4 @@ def _evaluate(target: Target, x: Float[Array, "n d"]) -> tuple[Array, Array]:
 def _bound(target: Target, x: Float[np.ndarray, "n d"]) -> Callable:
     """The program for this target. Looking it up for every call would take longer than the call."""
     program, arrays = _evaluate.program_for((target, x), {})  # type: ignore[attr-defined]
-    return lambda x: program.jitted([*arrays[:-1], x]).tree()  # x is the last leaf
+    return lambda x: program([*arrays[:-1], x]).tree()  # x is the last leaf
