@@ -79,6 +79,7 @@ class Mixture(NamedTuple):
         return constants[:, None] - 0.5 * distances, whitened
 
 
+@np.errstate(all="ignore")  # scores far out may be infinite
 def times_chosen(
     x: Float[np.ndarray, "n d"], matrices: Float[np.ndarray, "k d d"], chosen: Int[np.ndarray, " n"]
 ) -> Float[np.ndarray, "n d"]:
