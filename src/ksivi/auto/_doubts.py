@@ -14,7 +14,7 @@ from ..diagnostics import (
     truncated_weights,
 )
 from ..results import FitDiagnostics
-from ._gaussians import LEAST_MASS, Gaussians
+from ._gaussians import LEAST_MASS, Gaussians, log_gaussian
 
 Draws = Float[np.ndarray, "n d"]
 
@@ -122,14 +122,7 @@ def _usable(gaussians: Gaussians) -> list[tuple[np.ndarray, np.ndarray, float]]:
     return [one for one in gaussians.each() if np.isfinite(one[2]) and np.isfinite(one[1]).all()]
 
 
-def _squared_distances(draws: Draws, mean: np.ndarray, root: np.ndarray) -> Float[np.ndarray, " n"]:
-    return np.sum(np.linalg.solve(root, (draws - mean).T) ** 2, axis=0)
-
-
 def _nearest(draws: Draws, gaussians: Gaussians) -> Int[np.ndarray, " n"]:
     """The Gaussian with the highest density at each draw, weighted by its evidence."""
-    logs = [
-        elbo - 0.5 * _squared_distances(draws, mean, root) - np.sum(np.log(np.diag(root)))
-        for mean, root, elbo in _usable(gaussians)
-    ]
+    logs = [elbo + log_gaussian(mean, root, draws) for mean, root, elbo in _usable(gaussians)]
     return np.argmax(logs, axis=0) if logs else np.zeros(len(draws), int)

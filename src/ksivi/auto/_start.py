@@ -13,7 +13,7 @@ from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._anneal import Annealed, anneal, begin
 from ._em import fit_mixture
-from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match
+from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match, standardised
 from ._modes import Modes, modes_of, separate
 from ._scan import CHAINS_PER_START, FARTHEST, with_far_modes
 from ._search import Found, distinct, first_starts, search
@@ -182,8 +182,8 @@ def _covering(usable: Gaussians, gaussians: Gaussians, places: Points) -> Gaussi
 def _covers(gaussian: tuple[np.ndarray, np.ndarray, float], place: np.ndarray) -> bool:
     """Whether a place lies within the bulk of a Gaussian, and the Gaussian is not far too wide."""
     mean, root, _ = gaussian
-    distance2 = np.sum(np.linalg.solve(root, place - mean) ** 2)
-    return bool(distance2 < len(place) + 4 * np.sqrt(2 * len(place)))
+    distance2, _ = standardised(mean, root, place[None])
+    return bool(distance2[0] < len(place) + 4 * np.sqrt(2 * len(place)))
 
 
 def _candidates(evaluate: Evaluator, found: Found) -> tuple[Points, Float[np.ndarray, " m"]]:

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._core.hmc import Evaluate
+from ._rows import put, rows
 
 _NEWTON_STEPS, _STEP_SIZES = 4, (1.0, 0.3, 0.03)
 _CONVERGED = 1e-3
@@ -84,14 +85,14 @@ def walk(
     active = np.arange(len(reached))
     for level in range(reached.shape[1]):
         going = possible[active, level]
-        active, walks = active[going], _some(walks, going)
+        active, walks = active[going], rows(walks, going)
         if not len(active):
             break
         walks.x[np.arange(len(active)), walks.coordinates] = reached[active, level]
         walks, sure = _level(evaluate, walks)
         log_mass[active, level], is_sure[active, level] = walks.log_p + walks.log_dets, sure
         going = sure & (log_mass[active, level] > np.max(log_mass[active], axis=1) - _GONE)
-        active, walks = active[going], _some(walks, going)
+        active, walks = active[going], rows(walks, going)
     return log_mass, is_sure
 
 
@@ -109,7 +110,7 @@ def _level(evaluate: Evaluate, walks: Walks) -> tuple[Walks, Bool[np.ndarray, " 
         going = np.flatnonzero(curvature.decrements > _CONVERGED)
         if not len(going):
             break
-        moved = _moved(evaluate, _some(walks, going), _some(curvature, going).newton)
+        moved = _moved(evaluate, rows(walks, going), rows(curvature, going).newton)
         walks = _replaced(walks, going, moved)
         curvature = _replaced(curvature, going, _curvature(evaluate, moved))
     return _settled(walks, curvature)
@@ -185,12 +186,8 @@ def rounded(x: np.ndarray) -> np.ndarray:
     return x.astype(jnp.result_type(float)).astype(np.float64)
 
 
-def _some(rows: _Rows, which: np.ndarray) -> _Rows:
-    return type(rows)(*(part[which] for part in rows))
-
-
-def _replaced(rows: _Rows, which: Int[np.ndarray, " n"], new: _Rows) -> _Rows:
-    parts = [part.copy() for part in rows]
-    for part, new_part in zip(parts, new, strict=True):
-        part[which] = new_part
-    return type(rows)(*parts)
+def _replaced(walks: _Rows, which: Int[np.ndarray, " n"], new: _Rows) -> _Rows:
+    """A copy with new values in some rows."""
+    copies = type(walks)(*(part.copy() for part in walks))
+    put(copies, which, new)
+    return copies

@@ -229,7 +229,7 @@ class FitDiagnostics(Diagnostics):
         if self.weights_difference is None:
             return [] if self.training is None else self.training.rows()
         limit = f"at most {self.pareto_khat_limit:.2f} for {self.num_weights:,} draws"
-        has_z = self.answer in ("", "a trained sampler")
+        has_z = self.num_mixing > 0
         wider = "the mixing" if has_z else "half of the draws"
         wide = f"k-hat {self.wide_pareto_khat:.2f} with {wider} {self.widening:g} times as wide"
         runs = "; ".join(map(str, self.run_differences)) or "no other run came near"
