@@ -1,113 +1,177 @@
-"""The table and the figure of `benchmarks.accuracy`, from its records alone."""
+"""The records of `benchmarks.accuracy`, and the tables that are made from them alone."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ksivi.report._figures import new_figure
-from ksivi.report._style import save
-
 Record = dict[str, Any]
-OURS = "ksivi.fit"
-_WORST = 10.0
+OURS, NUTS = "ksivi.fit", "NUTS"
+METHODS = (OURS, "Laplace", "Pathfinder", "mean-field", "full rank", "IAF", NUTS)
+WHENS = {
+    "cold": "cold: the first fit of a fresh process, no programs on disk",
+    "second": "second: another fit in the same process",
+    "update": "update: in the same process, from the first fit",
+    "again": "again: a fresh process, the programs on disk",
+    "other": "other: a fresh process, those of another model on disk",
+}
+ANSWERS = ("a Gaussian", "a mixture", "a trained sampler")
+EARLIER = "earlier"
+"""When lines of the older form were made: in a process that had fitted others before."""
+_SECTIONS: dict[str, Callable[[Record], bool]] = {
+    "development set": lambda row: row["set"] == "development" and not row["held_out"],
+    "written last: when `fit` was final but for the width of its networks": lambda row: (
+        row["set"] == "development" and row["held_out"]
+    ),
+    "mixtures of separate modes": lambda row: row["set"] == "mixtures",
+    "models whose every score is costly": lambda row: row["set"] == "expensive",
+}
+_LISTED = 8
 
 
-def table(records: Sequence[Record], methods: Sequence[str]) -> str:
-    """Development set and held-out posteriors apart: a line a method, and what our fits said of themselves."""
+def read(path: Path) -> list[Record]:
+    """The last line of each fit. Lines of the older form are given what they lack."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    records = [{"set": "development", "when": EARLIER} | json.loads(line) for line in lines]
+    return list({key(record): record for record in records}.values())
+
+
+def write(path: Path, record: Record) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.write(json.dumps(record) + "\n")
+
+
+def key(record: Record) -> tuple[str, str, int, str]:
+    return record["case"], record["method"], record["seed"], record["when"]
+
+
+def in_words(record: Record) -> str:
+    """One line for the terminal."""
+    trust = {True: "trusted", False: "doubted", None: ""}[record.get("trusted")]
+    verdict = "accurate" if record["accurate"] else "; ".join(record["failures"])
+    where = f"{record['case']:<22} {record['method']:<11} seed {record['seed']} {record['when']:<6}"
+    distance = f"{record.get('distance', float('nan')):5.2f} × floor"
+    time, answer = f"{record['seconds']:6.1f} s", record.get("answer", "")
+    return f"{where} {time}  {distance}  {trust:<8} {verdict}  {answer}"
+
+
+def of_method(records: Iterable[Record], method: str) -> list[Record]:
+    """First fits in fresh processes; of a method that has none, the lines of the older form."""
+    rows = [record for record in records if record["method"] == method]
+    cold = [row for row in rows if row["when"] == "cold"]
+    return cold or [row for row in rows if row["when"] == EARLIER]
+
+
+def table(records: Sequence[Record], methods: Sequence[str] = METHODS) -> str:
+    """Accuracies and verdicts of each group of posteriors, then the times of all."""
     parts = []
-    for title, held_out in (
-        ("development set", False),
-        ("written last: when `fit` was final but for the width of its networks", True),
-    ):
-        rows = [record for record in records if record["held_out"] is held_out]
+    for title, belongs in _SECTIONS.items():
+        rows = [record for record in records if belongs(record)]
         if rows:
-            parts += [title, *_lines(rows, methods), "", verdicts(rows), ""]
-    return "\n".join(parts)
+            parts += [title, *_accuracies(rows, methods), "", verdicts(rows), ""]
+    return "\n".join([*parts, *_times(records), "", *_beside_nuts(records)])
 
 
-def _lines(records: Sequence[Record], methods: Sequence[str]) -> list[str]:
-    """Fits, the share that is accurate, seconds."""
-    lines = [
-        f"{'method':<12} {'posteriors':>10} {'fits':>5} {'accurate':>9} {'median s':>9} {'most s':>7}"
-    ]
+def _accuracies(records: Sequence[Record], methods: Sequence[str]) -> list[str]:
+    """A line a method: fits, the share that is accurate, seconds."""
+    heads = f"{'posteriors':>10} {'fits':>5} {'accurate':>9} {'median s':>9} {'most s':>7}"
+    lines = [f"{'method':<12} {heads}"]
     for method in methods:
-        rows = [record for record in records if record["method"] == method]
+        rows = of_method(records, method)
         if rows:
-            seconds, share = (
-                [row["seconds"] for row in rows],
-                np.mean([row["accurate"] for row in rows]),
-            )
-            names = len({row["case"] for row in rows})
-            most, median = max(seconds), np.median(seconds)
-            lines.append(
-                f"{method:<12} {names:>10} {len(rows):>5} {share:>9.0%} {median:>9.0f} {most:>7.0f}"
-            )
+            seconds, share = [row["seconds"] for row in rows], _share(rows)
+            counts = f"{len({row['case'] for row in rows}):>10} {len(rows):>5} {share:>9.0%}"
+            lines.append(f"{method:<12} {counts} {np.median(seconds):>9.1f} {max(seconds):>7.1f}")
     return lines
 
 
+def _share(rows: Sequence[Record]) -> float:
+    return float(np.mean([row["accurate"] for row in rows]))
+
+
+def silent(rows: Iterable[Record]) -> list[Record]:
+    """Trusted though not accurate. A fit that raised an error is not silent."""
+    return [row for row in rows if row.get("trusted") and not row["accurate"]]
+
+
 def verdicts(records: Sequence[Record]) -> str:
-    """How often trust was right, in a sentence. A fit that raised an error is neither accurate nor silent."""
-    ours = [record for record in records if record["method"] == OURS]
-    accurate = [row for row in ours if row["accurate"]]
-    silent = [row for row in ours if row.get("trusted") and not row["accurate"]]
+    """How often trust was right, in a sentence."""
+    ours = of_method(records, OURS)
+    accurate, wrong = [row for row in ours if row["accurate"]], silent(ours)
     doubted = sum(not row["trusted"] for row in accurate)
-    where = ", ".join(sorted({row["case"] for row in silent})) or "none"
-    lasting = sum(bool(row["failures_of_many"]) for row in silent)
+    where = ", ".join(sorted({row["case"] for row in wrong})) or "none"
+    lasting = sum(bool(row["failures_of_many"]) for row in wrong)
     return (
-        f"{OURS}: of {len(ours)} fits {len(accurate)} are accurate; {len(silent)} are trusted though not accurate "
+        f"{OURS}: of {len(ours)} fits {len(accurate)} are accurate; {len(wrong)} are trusted though not accurate "
         f"({where}), {lasting} of them also by 20,000 draws; {doubted} are accurate though not trusted"
     )
 
 
-def figure(path: Path, records: Sequence[Record], methods: Sequence[str]) -> None:
-    """A row a posterior, a column a method: the darker the farther from the truth, with a dot where accurate.
+def _times(records: Sequence[Record]) -> list[str]:
+    """Seconds of each kind of fit, and of NUTS; those of cold fits also by their answer."""
+    ours = [record for record in records if record["method"] == OURS]
+    heads = f"{'fits':>5} {'median s':>9} {'90% s':>7} {'most s':>7} {'accurate':>9} {'silent':>7}"
+    lines = [f"{'from the start of the process to 1,000 draws':<62} {heads}"]
+    for when, title in WHENS.items():
+        rows = [row for row in ours if row["when"] == when]
+        lines += _time(title, rows)
+        if when == "cold":
+            for answer in ANSWERS:
+                of_it = [row for row in rows if row.get("answer", "").startswith(answer)]
+                lines += _time(f"  {answer}", of_it)
+    return [*lines, *_time("NumPyro's NUTS, four chains, 500 draws after 500", _cold_nuts(records))]
 
-    The distance is the median over seeds, in floors; a dot is as large as the share of seeds that is accurate.
-    """
-    methods = [
-        method for method in methods if any(record["method"] == method for record in records)
+
+def _time(title: str, rows: Sequence[Record]) -> list[str]:
+    if not rows:
+        return []
+    median, most_of, most = np.quantile([row["seconds"] for row in rows], (0.5, 0.9, 1))
+    seconds = f"{len(rows):>5} {median:>9.1f} {most_of:>7.1f} {most:>7.1f}"
+    return [f"{title:<62} {seconds} {_share(rows):>9.0%} {len(silent(rows)):>7}"]
+
+
+def _cold_nuts(records: Iterable[Record]) -> list[Record]:
+    return [row for row in records if row["method"] == NUTS and row["when"] == "cold"]
+
+
+def ratios(records: Sequence[Record]) -> dict[str, tuple[float, Record]]:
+    """By case: the median of the cold times over seeds, and NUTS's record."""
+    cold = [row for row in records if row["method"] == OURS and row["when"] == "cold"]
+    by_case = {row["case"]: row for row in _cold_nuts(records)}
+    return {
+        case: (float(np.median([r["seconds"] for r in cold if r["case"] == case])), nuts)
+        for case, nuts in by_case.items()
+        if any(r["case"] == case for r in cold)
+    }
+
+
+def _beside_nuts(records: Sequence[Record]) -> list[str]:
+    """Cold fits as multiples of NUTS's time, and the worst of them."""
+    found = ratios(records)
+    fair = {case: one for case, one in found.items() if one[1]["accurate"]}
+    return [
+        *_multiples("cold fit / NUTS", found),
+        *_multiples("  where NUTS is accurate", fair),
+        *_worst(fair),
     ]
-    names = list(dict.fromkeys(record["case"] for record in records))
-    cells = {(r["case"], r["method"]): [] for r in records}
-    for record in records:
-        cells[record["case"], record["method"]].append(record)
-    shown = new_figure(figsize=(1.6 + 0.95 * len(methods), 1.2 + 0.24 * len(names)))
-    axis = shown.subplots()
-    distance = np.array(
-        [[_distance(cells.get((name, method), [])) for method in methods] for name in names]
-    )
-    image = axis.imshow(
-        np.log(distance), cmap="Oranges", vmin=0, vmax=np.log(_WORST), aspect="auto"
-    )
-    for i, name in enumerate(names):
-        for j, method in enumerate(methods):
-            share = np.mean([row["accurate"] for row in cells.get((name, method), [])] or [0])
-            axis.scatter(j, i, s=42 * share, color="#0b5394", linewidths=0)
-    axis.set_xticks(
-        range(len(methods)), [_heading(records, method) for method in methods], fontsize=8
-    )
-    axis.set_yticks(range(len(names)), names, fontsize=8)
-    axis.xaxis.tick_top()
-    axis.tick_params(length=0)
-    for side in axis.spines.values():
-        side.set_visible(False)
-    bar = shown.colorbar(image, ax=axis, shrink=0.35, pad=0.02)
-    bar.set_ticks(np.log([1, 2, 5, 10]), labels=["1", "2", "5", "≥ 10"], fontsize=8)
-    bar.set_label("distance to the truth, in floors", fontsize=8)
-    save(shown, path)
 
 
-def _distance(rows: Sequence[Record]) -> float:
-    found = [row.get("distance", _WORST) for row in rows]
-    return float(np.clip(np.median(found), 1, _WORST)) if found else float("nan")
+def _multiples(title: str, found: dict[str, tuple[float, Record]]) -> list[str]:
+    if not found:
+        return []
+    many = np.array([seconds / nuts["seconds"] for seconds, nuts in found.values()])
+    median, most_of, most = np.quantile(many, (0.5, 0.9, 1))
+    spread = f"median {median:.2f}, 90% {most_of:.2f}, most {most:.2f}"
+    return [f"{title}: {len(many)} posteriors, {spread}; {np.sum(many > 3)} above 3"]
 
 
-def _heading(records: Sequence[Record], method: str) -> str:
-    rows = [record for record in records if record["method"] == method]
-    share, seconds = (
-        np.mean([row["accurate"] for row in rows]),
-        np.median([row["seconds"] for row in rows]),
-    )
-    return f"{method}\n{share:.0%}\n{seconds:.0f} s"
+def _worst(found: dict[str, tuple[float, Record]]) -> list[str]:
+    order = sorted(found, key=lambda case: -found[case][0] / found[case][1]["seconds"])[:_LISTED]
+    lines = []
+    for case in order:
+        ours, theirs = found[case][0], found[case][1]["seconds"]
+        lines.append(f"    {case:<22} {ours / theirs:5.2f}  ({ours:.1f} s / {theirs:.1f} s)")
+    return lines
