@@ -10,9 +10,11 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._core.checks import require_callable
+from .._core.programs import program_cache
 from ._density import RowIndices
 from ._frames import with_arrays
 from ._model import AbstractModel, NamedDraws
+from ._numbers import with_numbers_as_arrays, without_partial
 from ._numpyro_checks import (
     as_arguments,
     blaming_model,
@@ -138,7 +140,8 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     """The posterior of a NumPyro model.
 
     Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale, and
-    `posterior.draws` on the model's scale. New data of the same shapes do not compile again.
+    `posterior.draws` on the model's scale. New data of the same shapes do not compile again, and
+    neither do plain floats, unless the model branches on them. Another integer is another program.
     Discrete parameters, and supports that depend on other parameters, raise `ValueError`.
 
     **Arguments:**
@@ -185,19 +188,32 @@ def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:
     except ImportError as error:
         raise ImportError("from_numpyro needs NumPyro: pip install 'ksivi[numpyro]'") from error
     require_callable(model, "model")
+    with program_cache():  # NumPyro runs a new model by dozens of small programs
+        return _target_of(*without_partial(model, args, kwargs))
+
+
+def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Target:
     given, (args, kwargs) = (args, kwargs), as_arguments(model, args, kwargs)
     with blaming_model(model, *given):
         sites = _trace(model, args, kwargs)
     plate, sites = _on_all_rows(model, args, kwargs, sites)
     require_shapes(sites)
     require_whole_numbers(sites)
-    density, latent = NumPyroModel(model, args, kwargs, plate), latent_sites(sites)
+    latent = latent_sites(sites)
     supports = {name: _support(name, site) for name, site in latent.items()}
     point = {name: _unconstrained(site) for name, site in latent.items()}
+    density = _with_arrays(NumPyroModel(model, args, kwargs, plate), point)
     _require_fixed_supports(density, point, supports)
     example = {name: jnp.zeros_like(u) for name, u in point.items()}
     target = Target.from_pytree(density, example).with_supports(supports)
     return target if plate is None else _with_rows(target, plate)
+
+
+def _with_arrays(density: NumPyroModel, point: dict[str, Array]) -> NumPyroModel:
+    """The density with arrays for plain numbers, so that new numbers do not compile again."""
+    of = lambda given: NumPyroModel(density.model, given[0], given[1], density.plate)  # noqa: E731
+    given = (density.args, density.kwargs)
+    return of(with_numbers_as_arrays(given, of, point, lambda given: of(given)._sites()))
 
 
 def _on_all_rows(

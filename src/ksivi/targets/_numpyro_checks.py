@@ -14,6 +14,7 @@ import numpy as np
 from .._core.checks import brief, describe, holds_numbers
 from ._explain import Term, explain_terms, name_missing
 from ._frames import is_frame, text_columns, with_arrays
+from ._numbers import with_plain_integers
 from ._plates import Sites
 
 Trace = Callable[[tuple, dict[str, Any]], Sites]
@@ -21,7 +22,7 @@ Trace = Callable[[tuple, dict[str, Any]], Sites]
 
 def as_arguments(model: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict]:
     """The arguments with JAX arrays. A data frame becomes a dict of arrays, by column."""
-    converted = with_arrays((args, kwargs))
+    converted = with_plain_integers(with_arrays((args, kwargs)))
     for name, argument in named_arguments(model, *converted).items():
         for path, leaf in jax.tree_util.tree_leaves_with_path(argument):
             where = f"{name}{jax.tree_util.keystr(path)}"
