@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .accuracy_children import Child, Children
-from .accuracy_report import METHODS, NUTS, OURS, Record, in_words, key, read, table, write
+from .accuracy_report import METHODS, NUTS, OURS, Record, in_words, key, ratios, read, table, write
 from .slots import Crew, slots
 
 SLOW = (
@@ -57,7 +57,7 @@ def main() -> None:
 
         if options.figure:
             accuracies(options.figure, records)
-        if options.times:
+        if options.times and ratios(records):
             times(options.times, records)
 
 
