@@ -178,6 +178,28 @@ def test_chains_sample_a_gaussian_that_they_start_beside():
     np.testing.assert_allclose(moved.difference.shift, [-0.5, -0.5, 0], atol=0.12)
 
 
+def test_quick_chains_give_several_draws_each_and_slow_ones_their_ends():
+    """Chains forget where they were within a Gaussian, but not in which of two modes they are."""
+    rng = np.random.default_rng(1)
+
+    def one_mode(x):
+        return -0.5 * np.sum(x**2, axis=1), -x
+
+    def two_modes(x):
+        sign = np.sign(x[:, :1])
+        away = x - np.concatenate([20 * sign, np.zeros((len(x), 1))], axis=1)
+        return -0.5 * np.sum(away**2, axis=1), -away
+
+    quick = chains(rng, one_mode, rng.standard_normal((500, 2)))
+    assert quick.settled.shape == (2_500, 2)
+    # The mean of the pooled states is as sure as that of 2,500 independent draws, or nearly.
+    assert np.all(np.abs(quick.settled.mean(axis=0)) < 4 / np.sqrt(0.6 * 2_500))
+    apart = rng.standard_normal((500, 2)) + np.outer(rng.choice([-20, 20], 500), [1, 0])
+    slow = chains(rng, two_modes, apart)
+    np.testing.assert_array_equal(slow.settled, slow.after)
+    assert len(quick.with_more(quick).settled) == 5_000
+
+
 def test_movement_repeats_itself_and_refuses_too_few_chains():
     first, again = (
         movement(KEY, gaussian(), posterior_of(), num_chains=20, num_transitions=3)

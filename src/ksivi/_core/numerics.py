@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 _TINY = 1e-30
 Vector = TypeVar("Vector", Float[np.ndarray, " n"], Float[Array, " n"])
@@ -93,6 +93,13 @@ def log_mean_weight(log_weights: Float[np.ndarray, " n"]) -> float:
     """log 1/n Σ w, the estimate of the log evidence."""
     finite = nonfinite_to_minus_inf(log_weights)
     return float(np.logaddexp.reduce(finite) - np.log(len(finite)))
+
+
+def resampled(rng: np.random.Generator, weights: Float[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Systematic resampling: a draw with the share w of the weights is kept ⌊nw⌋ or ⌈nw⌉ times."""
+    edges = np.cumsum(weights) / weights.sum()
+    points = (rng.random() + np.arange(len(edges))) / len(edges)
+    return np.minimum(np.searchsorted(edges, points), len(edges) - 1)
 
 
 def split_key(key: PRNGKeyArray, n: int) -> tuple[PRNGKeyArray, ...]:

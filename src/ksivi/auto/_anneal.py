@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from .._core.hmc import Evaluate, Place, hmc_transition, where_finite
 from .._core.mixtures import Mixture, times_chosen
-from .._core.numerics import log_mean_weight, nonfinite_to_minus_inf
+from .._core.numerics import log_mean_weight, nonfinite_to_minus_inf, resampled
 
 Points = Float[np.ndarray, "n d"]
 Numbers = Float[np.ndarray, " n"]
@@ -92,7 +92,8 @@ def anneal(
         new_beta = 1.0 if stage == _MOST_STAGES - 1 else _next_beta(log_ratio, beta)
         log_weights = (new_beta - beta) * log_ratio
         log_evidence += log_mean_weight(log_weights)
-        particles, beta = particles.chosen(_resampled(rng, log_weights)), new_beta
+        weights = np.exp(log_weights - log_weights.max())
+        particles, beta = particles.chosen(resampled(rng, weights)), new_beta
         for _ in range(_LAST_TRANSITIONS if beta == 1.0 else _TRANSITIONS):
             particles, rate = _moved(rng, evaluate, mixture, particles, beta, step)
             step *= float(np.exp(rate - _ACCEPTANCE))
@@ -147,13 +148,3 @@ def _next_beta(log_ratio: Float[np.ndarray, " n"], beta: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if effective(middle) >= _MIN_ESS else (low, middle)
     return max(low, beta + 1e-6)
-
-
-def _resampled(
-    rng: np.random.Generator, log_weights: Float[np.ndarray, " n"]
-) -> Int[np.ndarray, " n"]:
-    """Systematic resampling: a particle with weight w is kept ⌊nw⌋ or ⌈nw⌉ times."""
-    weights = np.exp(log_weights - log_weights.max())
-    edges = np.cumsum(weights) / weights.sum()
-    points = (rng.random() + np.arange(len(edges))) / len(edges)
-    return np.minimum(np.searchsorted(edges, points), len(edges) - 1)

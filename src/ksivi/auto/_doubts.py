@@ -18,7 +18,7 @@ from ._gaussians import LEAST_MASS, Gaussians, log_gaussian
 
 Draws = Float[np.ndarray, "n d"]
 
-_FORGOTTEN = 0.5
+FORGOTTEN = 0.5
 """Chains with less memory of their start than this can check the draws."""
 _SURELY = 0.05
 """Importance weights with a smaller standard error than this can check the draws."""
@@ -112,7 +112,7 @@ def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | Non
 
     Slow chains show nothing.
     """
-    if memory < _FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
+    if memory < FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
         return None
     why = "too few of them count" if is_light else "their tails are heavy"
     return f"chains are too slow to check the draws, and importance weights cannot: {why}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from .._core.numerics import new_key
+from .._core.numerics import new_key, resampled
 from ..diagnostics import (
     Difference,
     Importance,
@@ -19,7 +19,15 @@ from ..diagnostics import (
 )
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator
-from ._doubts import Findings, cannot_tell, memory_of_modes, moves, runs_differ, weights_move
+from ._doubts import (
+    FORGOTTEN,
+    Findings,
+    cannot_tell,
+    memory_of_modes,
+    moves,
+    runs_differ,
+    weights_move,
+)
 from ._modes import misses_modes
 from ._start import Start
 from ._tails import improper_around, is_improper
@@ -27,12 +35,16 @@ from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, weigh
 
 Draws = Float[np.ndarray, "n d"]
 
-_NUM_DRAWS, _MORE_CHAINS = 10_000, 3
-_FEW_CHAINS, _FEW_TRANSITIONS = 400, 20
+_NUM_DRAWS, _FEW_CHAINS, _FEW_TRANSITIONS = 10_000, 200, 20
+_BATCHES, _MOST_TIMES = 4, 4
+"""Chains come in batches. Four of them have one chain per draw that is wanted, if chains are so
+slow that only their ends count. At most four times as many draws decide about tails."""
+_CHAINS_PER_DIM = 3
+"""Chains move in coordinates that their first states whiten."""
 _SURE_KHAT, _SURE_SHARE = 0.5, 0.7
 """Weights with lighter tails, most of which count, can show alone that the draws are good."""
 _FEWEST_MOVED = 3_000
-"""The number of chains whose ends are used as draws."""
+"""The number of states of chains that a mixture is fitted to."""
 _TINY = 1e-30
 
 
@@ -58,24 +70,22 @@ def examine(
         weighed = weigh(rng, evaluate, posterior, WIDENING)
         khats = [pareto_khat(one.log_weights) for one in (plain, weighed)]
         corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
-        is_sure = (
-            khats[1] < _SURE_KHAT and _share(plain) > _SURE_SHARE and _is_tiny(corrected, weighed)
-        )
+        is_sure = max(khats) < _SURE_KHAT and _share(plain) > _SURE_SHARE and _is_tiny(plain)
         moved = _moved(rng, evaluate, posterior, draws, is_sure)
         # One half of the chains gives the axes, and the other half is compared along them.
-        axes = _principal_axes(moved.after[::2])
+        axes = _principal_axes(moved.settled[::2])
     except (ValueError, np.linalg.LinAlgError) as error:
         return _unexamined(evaluate, draws, start, error)
     limit = khat_threshold(NUM_WEIGHED)
     is_light = khats[1] < limit
     memory = max(float(np.max(moved.memory)), memory_of_modes(moved, start.gaussians))
-    change = difference(draws, moved.after)
+    change = difference(draws, moved.settled)
     apart, disagreements = _compare_runs(rng, evaluate, draws, others)
-    noise = (2 / len(moved.after)) ** 0.5 if is_sure else 0.0  # of the few chains in one half
+    noise = (2 / len(moved.settled)) ** 0.5 if is_sure else 0.0  # of the few chains in one half
     improper = start.improper or is_improper(evaluate, draws, axes)
     doubts = [
         improper,
-        moves("chains of HMC", change, difference(draws @ axes, moved.after[1::2] @ axes), noise),
+        moves("chains of HMC", change, difference(draws @ axes, moved.settled[1::2] @ axes), noise),
         weights_move(draws, weighed, corrected, axes) if is_light else None,
         *disagreements,
         misses_modes(draws, start.modes, evaluate.target),
@@ -101,7 +111,7 @@ def examine(
     )
     found = [doubt for doubt in doubts if doubt]
     is_close = is_sure or (
-        change.is_tiny(len(moved.after)) and (not is_light or _is_tiny(corrected, weighed))
+        change.is_tiny(len(moved.settled)) and (khats[0] >= limit or _is_tiny(plain))
     )
     return Findings(diagnostics, found, weighed, moved, is_light, is_close, improper)
 
@@ -116,14 +126,12 @@ def better_draws(
     weighed, moved = findings.weighed, findings.moved
     if weighed is None or moved is None:
         return None
-    weights = truncated_weights(weighed.log_weights)
-    corrected = difference(posterior.host_draws(rng, _NUM_DRAWS), weighed.draws, weights)
-    if findings.is_light and not _is_tiny(corrected, weighed):
-        return weighed.draws[rng.choice(len(weights), len(weights), p=weights / weights.sum())]
-    missing = _FEWEST_MOVED - len(moved.after)
-    if missing > 0:
-        moved = moved.with_more(chains(rng, evaluate, posterior.host_draws(rng, missing)))
-    return moved.after
+    is_enough = weighed.effective_sample_size > _FEWEST_MOVED
+    if findings.is_light and (is_enough or findings.diagnostics.hmc_memory > FORGOTTEN):
+        return weighed.draws[resampled(rng, truncated_weights(weighed.log_weights))]
+    while len(moved.settled) < _FEWEST_MOVED:
+        moved = moved.with_more(_batch(rng, evaluate, posterior))
+    return moved.settled
 
 
 def _unexamined(evaluate: Evaluator, draws: Draws, start: Start, error: Exception) -> Findings:
@@ -138,8 +146,9 @@ def _share(weighed: Importance) -> float:
     return weighed.effective_sample_size / len(weighed.log_weights)
 
 
-def _is_tiny(corrected: Difference, weighed: Importance) -> bool:
-    return corrected.is_tiny(weighed.effective_sample_size)
+def _is_tiny(plain: Importance) -> bool:
+    """Whether the weights change the same draws by hardly more than noise."""
+    return plain.difference.is_tiny(1 / max(plain.difference_error, _TINY) ** 2)
 
 
 def _moved(
@@ -158,20 +167,25 @@ def _moved(
     """
     if is_sure:
         return chains(rng, evaluate, posterior.host_draws(rng, _FEW_CHAINS), _FEW_TRANSITIONS)
-    num_chains = _num_chains(evaluate.dim)
-    moved = chains(rng, evaluate, posterior.host_draws(rng, num_chains))
-    for _ in range(_MORE_CHAINS):
-        if not difference(draws, moved.after).is_undecided():
-            break
-        more = chains(rng, evaluate, posterior.host_draws(rng, num_chains))
-        moved = moved.with_more(more)
+    wanted = _num_moved(evaluate.dim)
+    moved = _batch(rng, evaluate, posterior)
+    while len(moved.settled) < wanted or (
+        len(moved.settled) < _MOST_TIMES * wanted
+        and difference(draws, moved.settled).is_undecided()
+    ):
+        moved = moved.with_more(_batch(rng, evaluate, posterior))
     return moved
 
 
-def _num_chains(dim: int) -> int:
-    """The number of HMC chains.
+def _batch(rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior) -> Movement:
+    num_chains = max(_num_moved(evaluate.dim) // _BATCHES, _CHAINS_PER_DIM * evaluate.dim)
+    return chains(rng, evaluate, posterior.host_draws(rng, num_chains))
 
-    Tails are averaged over coordinates, so few coordinates need more chains.
+
+def _num_moved(dim: int) -> int:
+    """The number of states of HMC chains that the draws are compared with.
+
+    Tails are averaged over coordinates, so few coordinates need more.
     """
     return int(np.clip(8_000 // dim, 1_000, 4_000))
 
@@ -195,8 +209,8 @@ def _compare_runs(
         apart.append(difference(draws, other.host_draws(rng, _NUM_DRAWS)))
         if not apart[-1].is_small():
             try:
-                before = other.host_draws(rng, _num_chains(evaluate.dim))
-                doubts.append(runs_differ(draws, chains(rng, evaluate, before).after))
+                settled = _batch(rng, evaluate, other).settled
+                doubts.append(runs_differ(draws, settled))
             except (ValueError, np.linalg.LinAlgError) as error:
                 doubts.append(f"an independent run cannot be examined: {error}")
     return apart, doubts

@@ -1,6 +1,7 @@
 """Whether chains of Hamiltonian Monte Carlo move the draws of a fit. They should not."""
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -16,6 +17,11 @@ from ._checks import require_fit
 from ._differences import Difference, difference
 
 _ACCEPTANCE, _FIRST_STEP = 0.8, 0.3
+_APART = 4
+"""Transitions between states of a chain that are kept."""
+_STRIDES = (1, 2, 4)
+_MAX_CORRELATION = 0.25
+"""Kept states count as independent if the rank correlation of neighbours is smaller everywhere."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,34 +31,53 @@ class Movement:
     **Attributes:**
 
     - `before`, `after`: the draws, one per chain.
+    - `states`: every fourth state of the last half of the transitions. The last one is `after`.
     - `difference`: the difference between them.
     - `memory`: the rank correlation of before and after, for each coordinate. Near 0 the chains
         have forgotten their start, so that `after` is a sample of the region they reach. Near 1
         they have hardly moved, and show nothing.
+    - `settled`: states from the last half of every chain, so far apart that they hardly depend on
+        each other. For slow chains these are the ends alone.
     - `acceptance`: the mean acceptance rate of the last half of the transitions.
     """
 
     before: Float[np.ndarray, "n d"]
-    after: Float[np.ndarray, "n d"]
+    states: Float[np.ndarray, "k n d"]
     acceptance: float
+
+    @property
+    def after(self) -> Float[np.ndarray, "n d"]:
+        return self.states[-1]
 
     @property
     def difference(self) -> Difference:
         return difference(self.before, self.after)
 
     def with_more(self, other: "Movement") -> "Movement":
-        """The chains of both."""
-        sizes = len(self.before), len(other.before)
+        """The chains of both, with as many of their last states as both have."""
+        sizes, kept = (
+            (len(self.before), len(other.before)),
+            min(len(self.states), len(other.states)),
+        )
         return Movement(
             np.concatenate([self.before, other.before]),
-            np.concatenate([self.after, other.after]),
+            np.concatenate([self.states[-kept:], other.states[-kept:]], axis=1),
             float(np.average([self.acceptance, other.acceptance], weights=sizes)),
         )
 
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
-        before, after = (_normalised_ranks(draws) for draws in (self.before, self.after))
-        return np.mean(before * after, axis=0)
+        return _rank_correlation(self.before, self.after)
+
+    @functools.cached_property
+    def settled(self) -> Float[np.ndarray, "m d"]:
+        for stride in _STRIDES:
+            kept = self.states[::-1][::stride]
+            pairs = zip(kept[1:], kept[:-1], strict=True)
+            correlations = [_rank_correlation(*pair) for pair in pairs]
+            if not correlations or np.max(np.mean(correlations, axis=0)) < _MAX_CORRELATION:
+                break
+        return kept.reshape(-1, kept.shape[2])
 
 
 def movement(
@@ -105,14 +130,22 @@ def chains(
         log_densities, scores = where_finite(evaluate, mean + u @ root.T)
         return Place(u, log_densities, scores @ root)
 
-    place = at(np.linalg.solve(root, (before - mean).T).T)
+    place, states = at(np.linalg.solve(root, (before - mean).T).T), []
     log_step, rates = np.log(_FIRST_STEP), np.zeros(num_transitions)
     for t in range(num_transitions):
         place, accepted = hmc_transition(rng, at, place, np.exp(log_step))
         rates[t] = accepted.mean()
         if t < num_transitions // 2:
             log_step += 2 / np.sqrt(t + 1) * (rates[t] - _ACCEPTANCE)
-    return Movement(before, mean + place.x @ root.T, float(rates[num_transitions // 2 :].mean()))
+        elif (num_transitions - 1 - t) % _APART == 0:
+            states.append(mean + place.x @ root.T)
+    return Movement(before, np.stack(states), float(rates[num_transitions // 2 :].mean()))
+
+
+def _rank_correlation(
+    first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]
+) -> Float[np.ndarray, " d"]:
+    return np.mean(_normalised_ranks(first) * _normalised_ranks(second), axis=0)
 
 
 def _normalised_ranks(draws: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
