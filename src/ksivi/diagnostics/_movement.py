@@ -71,7 +71,7 @@ class Movement:
 
     @functools.cached_property
     def settled(self) -> Float[np.ndarray, "m d"]:
-        for stride in _STRIDES:
+        for stride in (*_STRIDES, len(self.states)):
             kept = self.states[::-1][::stride]
             pairs = zip(kept[1:], kept[:-1], strict=True)
             correlations = [_rank_correlation(*pair) for pair in pairs]
