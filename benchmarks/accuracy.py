@@ -66,7 +66,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/records/accuracy.jsonl"))
-    parser.add_argument("--methods", nargs="+", default=[OURS, NUTS], choices=METHODS)
+    parser.add_argument("--methods", nargs="+", default=[OURS, *NUTS], choices=METHODS)
     parser.add_argument("--set", default="development", help="or mixtures, or expensive")
     parser.add_argument("--cases", nargs="+", default=[], help="default: all of the set")
     parser.add_argument("--seeds", type=int, default=1, help="of `ksivi.fit`; others have one")

@@ -65,14 +65,18 @@ def test_the_table_counts_silent_fits_and_compares_with_an_accurate_nuts():
         _record("ring", seed=1, seconds=8.0, **wrong),
         _record("ring", seed=2, seconds=6.0, trusted=False),
         _record("ring", "NUTS", seconds=2.0),
+        _record("ring", "NUTS, vectorized", seconds=3.0),
+        _record("ring-2", seconds=4.0),
+        _record("ring-2", "NUTS", seconds=3.0),
+        _record("ring-2", "NUTS, vectorized", seconds=2.0),
         _record("wave", seconds=10.0),
         _record("wave", "NUTS", seconds=1.0, **wrong),
     ]
     shown = table(records)
-    assert "of 4 fits 3 are accurate; 1 are trusted though not accurate (ring), 1 of them" in shown
+    assert "of 5 fits 4 are accurate; 1 are trusted though not accurate (ring), 1 of them" in shown
     assert "1 are accurate though not trusted" in shown
-    assert "cold fit / NUTS: 2 posteriors" in shown
-    assert "where NUTS is accurate: 1 posteriors, median 3.00" in shown
+    assert "cold fit / NUTS: 3 posteriors" in shown
+    assert "where NUTS is accurate: 2 posteriors, median 2.50" in shown
     assert "wave" not in shown.split("where NUTS is accurate")[1]
 
 
