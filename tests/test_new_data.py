@@ -160,3 +160,105 @@ def test_floats_that_cannot_be_arrays_stay_as_they_are(model, plain, prior):
     exact = prior.log_prob(0.1) + dist.Normal(0.1, 1).log_prob(y).sum()
     target = ksivi.from_numpyro(model, y, *plain)
     np.testing.assert_allclose(target.log_density(jnp.full(1, 0.1)), exact, rtol=1e-4)
+
+
+SCALE, Y = 0.5, numbers(5)[1]
+
+
+def distance(x):
+    """A helper that reads a global."""
+    return jnp.sum((Y - x[0]) ** 2)
+
+
+def plain_targets(seed):
+    """Log densities that read data from around them, as users write them. Each is a new function."""
+    x, y = numbers(seed)
+    data = {"x": x, "y": jnp.asarray(y)}
+    width, group = 1.0 + seed, (np.arange(12) + seed) % 2
+    return {
+        "arrays": lambda b: -jnp.sum((y - b[0] - b[1] * x) ** 2),
+        "dict": lambda b: -jnp.sum((data["y"] - b[0] - b[1] * data["x"]) ** 2),
+        "float": lambda b: -jnp.sum((y - b[0] - b[1] * x) ** 2) / width,
+        "arithmetic of floats": lambda b: -jnp.sum((y - b[0]) ** 2) / (2 * SCALE**2) - b[1] ** 2,
+        "groups": lambda b: -jnp.sum((y - b[group]) ** 2),
+        "helper": lambda b: -distance(b) - jnp.sum((y[:3] - b[1]) ** 2),
+        "scan": lambda b: jax.lax.scan(
+            lambda c, row: (c - (row - b[0]) ** 2, None), -(b[1] ** 2), y
+        )[0],
+        "default": lambda b, y=y: -jnp.sum((y - b[0]) ** 2) - b[1] ** 2,
+    }
+
+
+@pytest.mark.parametrize("name", plain_targets(0))
+def test_a_new_function_on_new_data_compiles_nothing(name):
+    evaluate(ksivi.Target(plain_targets(0)[name], dim=2))
+    function = plain_targets(1)[name]
+    with compilations() as found:
+        value = evaluate(ksivi.Target(function, dim=2))
+    assert not found
+    np.testing.assert_allclose(value, function(jnp.full(2, 0.3)), rtol=1e-5)
+
+
+def test_a_pytree_on_new_data_compiles_nothing():
+    def target(seed):
+        y = numbers(seed)[1]
+        log_density = lambda p: -(p["a"] ** 2) - jnp.sum((y - p["b"]) ** 2)  # noqa: E731
+        return ksivi.Target.from_pytree(log_density, {"a": jnp.zeros(()), "b": jnp.zeros(())})
+
+    evaluate(target(0))
+    with compilations() as found:
+        value = evaluate(target(1))
+    assert not found
+    np.testing.assert_allclose(value, -0.09 - np.sum((numbers(1)[1] - 0.3) ** 2), rtol=1e-5)
+
+
+COUNTS = []
+
+
+def written(seed):
+    """Functions that need the values, or more than them: they stay as they are, and right."""
+    y = numbers(seed)[1]
+    dates = 2459000.0 + 0.001 * np.arange(12) * (1 + seed)
+    settings = Settings(1.0 + seed)
+    return {
+        "dates": lambda b: -jnp.sum((dates - dates.min() - b[0]) ** 2) * 1e4 - b[1] ** 2,
+        "branches": lambda b: -jnp.sum(b**2) if y.mean() < 0.5 else -jnp.sum((b - 3) ** 2),
+        "NumPy": lambda b: -jnp.sum((np.exp(y) - b[0]) ** 2) - b[1] ** 2,
+        "object": lambda b: -jnp.sum((y - b[0]) ** 2) * settings.weight - b[1] ** 2,
+        "list": lambda b: COUNTS.append(seed) or -jnp.sum((y - b[0]) ** 2) - b[1] ** 2,
+        "host": lambda b: on_the_host(b, y),
+    }
+
+
+class Settings:
+    def __init__(self, weight):
+        self.weight = weight
+
+
+def on_the_host(b, y):
+    spread = jax.pure_callback(
+        lambda _: np.float32(y.std()), jax.ShapeDtypeStruct((), "float32"), 0
+    )
+    return -jnp.sum(b**2) / jax.lax.stop_gradient(spread)
+
+
+@pytest.mark.parametrize("name", written(0))
+def test_functions_that_need_the_values_stay_right(name):
+    for seed in (0, 1):
+        function = written(seed)[name]
+        target = ksivi.Target(function, dim=2)
+        np.testing.assert_allclose(
+            evaluate(target), function(jnp.full(2, 0.3)), rtol=1e-4, err_msg=str(seed)
+        )
+
+
+def test_a_changed_global_is_noticed():
+    """Two functions of the same code, as a cell of a notebook makes them when it is run again."""
+    space = {"jnp": jnp, "y": numbers(0)[1], "power": 2}
+    values = []
+    for changes in ({}, {"y": numbers(1)[1]}, {"power": 4}):
+        space.update(changes)
+        exec("f = lambda b: -jnp.sum((y - b[0]) ** power)", space)
+        values.append(evaluate(ksivi.Target(space["f"], dim=1)))
+        np.testing.assert_allclose(values[-1], space["f"](jnp.full(1, 0.3)), rtol=1e-5)
+    assert len(set(values)) == 3
