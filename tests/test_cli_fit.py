@@ -20,10 +20,14 @@ from ksivi.results import Record
 from ksivi.training import Chunk
 
 pytest.importorskip("typer")
+from typer.testing import CliRunner
+
+from ksivi.cli import app
 from ksivi.cli._data import numbers_of, read_data
 from ksivi.cli._fit import _remove_snapshots
 from ksivi.cli._live import serving
 from ksivi.cli._models import target_of
+from ksivi.cli._requests import Request
 from test_cli import ksivi as command
 
 MODEL = """
@@ -206,6 +210,28 @@ def test_a_pymc_model_is_found_by_its_type(tmp_path):
 def test_what_does_not_fit_is_named(model, name, dim, data, message):
     with pytest.raises(ValueError, match=message):
         target_of(f"{model}:{name}", dim, None if data is None else model.parent / data)
+
+
+def test_the_first_answer_to_try_is_an_option(model, tmp_path, monkeypatch):
+    """Requests of earlier versions, which do not name it, leave it to the fit."""
+    given = {}
+
+    def stop(key, target, **options):
+        given.update(options)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr("ksivi.auto.fit", stop)
+    options = ["fit", f"{model}:log_density", "--dim", "2", "--out", str(tmp_path / "run")]
+    assert CliRunner().invoke(app, [*options, "--at-least", "mixture"]).exit_code == 3
+    assert given["at_least"] == "mixture"
+    request = Request("model.py:log_density", 2, None, 0, None, None, cwd=str(tmp_path))
+    request.write(tmp_path)
+    old = json.loads((tmp_path / "request.json").read_text())
+    del old["at_least"]
+    (tmp_path / "request.json").write_text(json.dumps(old))
+    assert Request.read(tmp_path) == request
+    done = CliRunner().invoke(app, [*options, "--at-least", "flow"])
+    assert "--at-least must be" in str(done.exception)
 
 
 @pytest.mark.slow

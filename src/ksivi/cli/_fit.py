@@ -3,11 +3,12 @@
 import contextlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, get_args
 
 import typer
 
-from ._requests import CHECKPOINTS, Request
+from .._core.checks import as_choice
+from ._requests import CHECKPOINTS, Kind, Request
 from ._saving import printable, save_record
 from ._shared import (
     INTERRUPTED,
@@ -39,6 +40,13 @@ def fit(
     steps: Annotated[int | None, typer.Option(help="Maximum number of training steps.")] = None,
     budget: Annotated[
         float | None, typer.Option(help="Time limit in seconds, approximately.")
+    ] = None,
+    at_least: Annotated[
+        str | None,
+        typer.Option(
+            help="The first answer to try: gaussian, mixture or sampler. Default: gaussian, or "
+            "sampler with --steps, --checkpoint, --log or --live."
+        ),
     ] = None,
     checkpoint: Annotated[
         bool,
@@ -73,7 +81,8 @@ def fit(
               ksivi report run/
     """
     data_name = None if data is None else str(data)
-    request = Request(model, dim, data_name, seed, steps, budget, cwd=str(Path.cwd()))
+    kind = None if at_least is None else as_choice(at_least, "--at-least", get_args(Kind))
+    request = Request(model, dim, data_name, seed, steps, budget, str(Path.cwd()), kind)
     run_request(request, out, checkpoint, log, live, as_json)
 
 
@@ -105,6 +114,7 @@ def run_request(
     options: dict[str, Any] = {
         "num_steps": request.steps,
         "budget_s": request.budget,
+        "at_least": request.at_least,
         "checkpoint": snapshots,
     }
     with serving(request.model) if live else contextlib.nullcontext() as watch:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .._core.files import UNREADABLE, read_json, write_atomically
 from .._core.schema import conform
@@ -11,6 +11,7 @@ from ._signing import is_signed, sign
 
 _FILE, _SIGNATURE = "request.json", "signature"
 CHECKPOINTS = "checkpoints"
+Kind = Literal["gaussian", "mixture", "sampler"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Request:
     steps: int | None
     budget: float | None
     cwd: str
+    at_least: Kind | None = None
 
     def claim(self, folder: Path) -> None:
         """Writes the request, signed by this user.

@@ -8,7 +8,7 @@ from .._core.checks import as_flag
 from ._callbacks import Chunk
 
 _BETWEEN_LINES = 5.0
-"""Seconds between two lines about steps."""
+"""Seconds between two lines within a stage."""
 
 
 class ProgressBar:
@@ -27,6 +27,12 @@ class ProgressBar:
         self._description = description
         self._start(None)
         self._display.update(self._task, description=description)
+
+    def evaluated(self, count: int) -> None:
+        """Shows how many evaluations of the target were made so far, in all stages."""
+        self._start(None)
+        text = f"{self._description}, {count:,} evaluations"
+        self._display.update(self._task, description=text)
 
     def __call__(self, chunk: Chunk) -> None:
         self._start(chunk.num_steps)
@@ -71,22 +77,40 @@ class StageLines:
 
     def __init__(self) -> None:
         self._began = self._last = time.perf_counter()
+        self._count = self._last_count = 0
 
     def stage(self, description: str) -> None:
         self._say(description)
 
+    def evaluated(self, count: int) -> None:
+        self._count = count
+        if self._is_due:
+            rate = (count - self._last_count) / (time.perf_counter() - self._last)
+            self._say(f"{count:,} evaluations of the log density so far, {rate:,.0f} per second")
+
     def __call__(self, chunk: Chunk) -> None:
-        if time.perf_counter() - self._last > _BETWEEN_LINES:
+        if self._is_due:
             left = (chunk.num_steps - chunk.step) / max(chunk.steps_per_second, 1e-9)
-            done = f"{chunk.step:,} of {chunk.num_steps:,} steps"
-            self._say(f"{done}, about {left:.0f} s left")
+            done = f"{chunk.step:,} of at most {chunk.num_steps:,} steps"
+            self._say(f"{done}, at most {_duration(left)} left")
+
+    @property
+    def _is_due(self) -> bool:
+        return time.perf_counter() - self._last > _BETWEEN_LINES
 
     def close(self) -> None:
         pass
 
     def _say(self, text: str) -> None:
-        self._last = time.perf_counter()
+        self._last, self._last_count = time.perf_counter(), self._count
         print(f"[{self._last - self._began:5.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    """A time to two digits or so: 45 s, 12 min or 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6_000 else f"{seconds / 3600:.1f} h"
 
 
 Stages = ProgressBar | StageLines
