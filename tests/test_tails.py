@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.auto._tails import _improper_coordinate, _is_flat, improper_from, is_improper
+from ksivi.auto._search import search
+from ksivi.auto._tails import (
+    _directions,
+    _improper_coordinate,
+    _is_flat,
+    improper_from,
+    is_improper,
+)
+from ksivi.auto._walks import Trace
 from ksivi.targets import Evaluator
 
 EFFECTS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
@@ -22,6 +30,15 @@ def schools(x):
 
 def half_cauchy(log_scale):
     return log_scale - jnp.log1p(jnp.exp(2 * log_scale) / 25)
+
+
+def doubt_from(log_density, centre, scales):
+    """The doubt of walks along all coordinates from a centre."""
+    target = log_density
+    if not isinstance(target, ksivi.Target):
+        target = ksivi.Target(log_density, dim=len(centre))
+    place = (np.array(centre, float), np.array(scales, float))
+    return _improper_coordinate(Evaluator(target), *place, _directions(target))[0]
 
 
 CASES = {
@@ -66,17 +83,15 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_curves_along_which_the_mass_does_not_fall_are_found(name):
     log_density, log_prior, centre, scales, where = CASES[name]
-    dim, place = len(centre), (np.array(centre), np.array(scales))
-    doubt = _improper_coordinate(Evaluator(ksivi.Target(log_density, dim)), *place)
+    doubt = doubt_from(log_density, centre, scales)
     assert doubt is not None
     assert f"too slowly to be finite as {where}." in doubt
-    twin = ksivi.Target(lambda x: log_density(x) + log_prior(x), dim)
-    assert _improper_coordinate(Evaluator(twin), *place) is None
+    assert doubt_from(lambda x: log_density(x) + log_prior(x), centre, scales) is None
 
 
 def test_heavy_tails_that_are_proper_raise_no_doubt():
-    student = ksivi.Target(lambda x: -2.0 * jnp.log1p(jnp.sum(x**2)), dim=3)
-    assert _improper_coordinate(Evaluator(student), np.zeros(3), np.ones(3)) is None
+    student = lambda x: -2.0 * jnp.log1p(jnp.sum(x**2))  # noqa: E731
+    assert doubt_from(student, np.zeros(3), np.ones(3)) is None
 
 
 def test_straight_lines_are_looked_at_in_one_dimension_too():
@@ -108,7 +123,7 @@ def test_coordinates_have_the_names_of_the_model():
         {"slope": jnp.zeros(2), "scale": jnp.ones(())},
         supports={"scale": ksivi.supports.positive()},
     )
-    doubt = _improper_coordinate(Evaluator(target), np.zeros(3), np.ones(3))
+    doubt = doubt_from(target, np.zeros(3), np.ones(3))
     assert "as scale grows, on the unconstrained scale" in doubt
 
 
@@ -126,7 +141,7 @@ def test_densities_without_second_derivatives_are_walked_too():
             score, jax.ShapeDtypeStruct((2,), x.dtype), x, vmap_method="expand_dims"
         ),
     )
-    doubt = _improper_coordinate(Evaluator(product), np.ones(2), np.full(2, 2.0))
+    doubt = doubt_from(product, np.ones(2), np.full(2, 2.0))
     assert "x[0] grows" in doubt
 
 
@@ -139,7 +154,29 @@ def test_a_walk_that_comes_to_another_mode_is_not_flat():
         heavy = np.where(distances > 0, -0.9 * np.log(distances), 0)
     masses, sures = np.stack([second, heavy, heavy]), np.stack([is_sure, is_sure, ~is_sure])
     # The third walk cannot be believed at its start.
-    np.testing.assert_array_equal(_is_flat(masses, sures), [False, True, False])
+    flat = _is_flat(Trace(masses, masses, sures, np.zeros_like(sures)))
+    np.testing.assert_array_equal(flat, [False, True, False])
+
+
+def test_a_walk_on_its_way_to_the_mass_is_no_tail():
+    """There both p and the mass rise. In a funnel only p does, and along a plain only the mass.
+
+    The mass that rises up to the largest number is in no place.
+    """
+    rising, level = 5.0 * np.arange(16), np.zeros(16)
+    masses = np.stack([rising, level, rising, rising])
+    log_p = np.stack([rising, rising, level, rising])
+    sures, is_last = np.tile(np.arange(16) < 8, (4, 1)), np.zeros((4, 16), bool)
+    is_last[3, 7] = True
+    flat = _is_flat(Trace(masses, log_p, sures, is_last))
+    np.testing.assert_array_equal(flat, [False, True, True, True])
+
+
+def test_a_walk_that_came_to_a_tail_late_is_flat_only_after_a_long_way():
+    late = np.tile([-20.0, -15, -10, -5, *np.zeros(12)], (2, 1))
+    sures = np.stack([np.arange(16) < 6, np.arange(16) < 9])
+    flat = _is_flat(Trace(late, late, sures, np.zeros_like(sures)))
+    np.testing.assert_array_equal(flat, [False, True])
 
 
 def test_an_improper_posterior_shows_from_early_points():
@@ -150,3 +187,36 @@ def test_an_improper_posterior_shows_from_early_points():
     assert "x[1] falls" in improper_from(improper, points)
     proper = Evaluator(ksivi.Target(lambda x: schools(x) + half_cauchy(x[1]), dim=10))
     assert improper_from(proper, points) is None
+
+
+@pytest.fixture(scope="module")
+def badly_scaled():
+    """A regression with flat priors, a small σ, and columns that differ by large factors."""
+    rng = np.random.default_rng(0)
+    columns = rng.normal(size=(100, 4)) * np.array([1, 5, 20, 50]) + np.array([1, 5, 20, 50])
+    outcomes = jnp.asarray(columns @ np.ones(4) + rng.normal(size=100))
+    columns = jnp.asarray(columns)
+
+    def log_density(x):
+        residuals = (outcomes - columns @ x[:4]) * jnp.exp(-x[4])
+        return -0.5 * jnp.sum(residuals**2) - 100 * x[4]
+
+    return Evaluator(ksivi.Target(log_density, dim=5))
+
+
+def test_far_from_the_mass_of_a_proper_posterior_there_is_no_doubt(badly_scaled):
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        early = search(badly_scaled, rng.standard_normal((4, 5))).early
+        assert improper_from(badly_scaled, early) is None
+
+
+def test_walks_from_early_points_cost_few_evaluations():
+    """A direction in which the mass was seen to go is not walked from the next point."""
+    normal = Evaluator(ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=20))
+    early = np.random.default_rng(0).normal(size=(4, 20))
+    assert improper_from(normal, early[:1]) is None
+    once, normal.count = normal.count, 0
+    assert improper_from(normal, early) is None
+    assert normal.count == once
+    assert once < 8_000

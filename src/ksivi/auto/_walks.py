@@ -7,9 +7,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._core.hmc import Evaluate
+from ._paths import Places, lbfgs
 from ._rows import put, rows
 
-_NEWTON_STEPS, _STEP_SIZES = 4, (1.0, 0.3, 0.03)
+_CLIMBING_STEPS = 20
+_NEWTON_STEPS, _STEP_SIZES = 2, (1.0, 0.3, 0.03)
 _CONVERGED = 1e-3
 """Squared distance to the largest density, in standard deviations, at which a walk goes on."""
 _DIFFERENCE = 0.1
@@ -19,7 +21,7 @@ _FLATTEST, _SHARPEST = 1 / 16, 1e4
 width grows by at most 4 from one distance to the next, so that no digits are lost."""
 _NEARLY_FLAT = 1e-4
 """Curvatures below this are taken for 0, also if rounding makes them negative."""
-_GONE = 100.0
+_GONE = 60.0
 """A walk ends where the mass has fallen by more, in nats. No tail beyond could be noticed."""
 
 _Rows = TypeVar("_Rows", "Walks", "_Curvature")
@@ -60,51 +62,101 @@ class _Curvature(NamedTuple):
         return np.einsum("wij,wj->wi", self.vectors, scaled)
 
 
+class Trace(NamedTuple):
+    """What some walks met at each distance.
+
+    **Attributes:**
+
+    - `log_mass`: the log mass around their points, up to a constant.
+    - `log_p`: the log density at their points.
+    - `is_sure`: whether these can be believed.
+    - `is_last`: whether the next distance cannot be represented.
+    """
+
+    log_mass: Float[np.ndarray, "w l"]
+    log_p: Float[np.ndarray, "w l"]
+    is_sure: Bool[np.ndarray, "w l"]
+    is_last: Bool[np.ndarray, "w l"]
+
+    @property
+    def num_sure(self) -> Int[np.ndarray, " w"]:
+        """How many distances can be believed, from the start on."""
+        return np.sum(np.cumprod(self.is_sure, axis=1), axis=1)
+
+    @property
+    def is_gone(self) -> Bool[np.ndarray, " w"]:
+        """Whether the mass was seen to go."""
+        last = np.maximum(self.num_sure - 1, 0)
+        fallen = np.max(self.log_mass, axis=1) - self.log_mass[np.arange(len(last)), last]
+        return (self.num_sure > 0) & (fallen > _GONE)
+
+
 def first_walks(
+    evaluate: Evaluate,
     centre: Float[np.ndarray, " d"],
     scales: Float[np.ndarray, " d"],
     coordinates: Int[np.ndarray, " w"],
 ) -> Walks:
+    """Walks that start at a centre, in units of these scales."""
     x, zeros = np.tile(rounded(centre), (len(coordinates), 1)), np.zeros(len(coordinates))
     roots = np.stack([np.delete(np.diag(scales), i, axis=1) for i in coordinates])
     inverses = np.stack([np.delete(np.diag(1 / scales), i, axis=0) for i in coordinates])
-    return Walks(x, coordinates, roots, inverses, zeros, zeros, np.zeros_like(x))
+    return Walks(x, coordinates, roots, inverses, zeros, *evaluate(x))
 
 
 def walk(
     evaluate: Evaluate,
-    walks: Walks,
+    first: Walks,
+    of_each: Int[np.ndarray, " w"],
     reached: Float[np.ndarray, "w l"],
     possible: Bool[np.ndarray, "w l"],
-) -> tuple[Float[np.ndarray, "w l"], Bool[np.ndarray, "w l"]]:
-    """The log mass at each distance of each walk, and whether it can be believed.
+) -> Trace:
+    """What walks meet at each distance.
 
     A walk ends where it cannot be believed, or where the mass is gone.
+
+    **Arguments:**
+
+    - `first`, `of_each`: the starts of walks, and which of them is the start of each walk. The two
+        walks of one coordinate start as one.
     """
-    log_mass, is_sure = np.full(reached.shape, -np.inf), np.zeros(reached.shape, bool)
+    is_last = ~np.roll(possible, -1, axis=1)
+    is_last[:, -1] = False
+    nowhere = np.full(reached.shape, -np.inf)
+    trace = Trace(nowhere, nowhere.copy(), np.zeros(reached.shape, bool), is_last)
+    first, first_sure = _level(evaluate, first)
+    walks, sure = rows(first, of_each), first_sure[of_each]
     active = np.arange(len(reached))
     for level in range(reached.shape[1]):
-        going = possible[active, level]
+        if level:
+            walks, sure = _level(evaluate, _stepped_out(evaluate, walks, reached[active, level]))
+        log_mass = walks.log_p + walks.log_dets
+        trace.log_mass[active, level], trace.log_p[active, level] = log_mass, walks.log_p
+        trace.is_sure[active, level] = sure
+        going = sure & (log_mass > np.max(trace.log_mass[active], axis=1) - _GONE)
+        going &= ~is_last[active, level]
         active, walks = active[going], rows(walks, going)
         if not len(active):
             break
-        walks.x[np.arange(len(active)), walks.coordinates] = reached[active, level]
-        walks, sure = _level(evaluate, walks)
-        log_mass[active, level], is_sure[active, level] = walks.log_p + walks.log_dets, sure
-        going = sure & (log_mass[active, level] > np.max(log_mass[active], axis=1) - _GONE)
-        active, walks = active[going], rows(walks, going)
-    return log_mass, is_sure
+    return trace
+
+
+def _stepped_out(evaluate: Evaluate, walks: Walks, reached: Float[np.ndarray, " w"]) -> Walks:
+    """The walks at their next distance, before the other coordinates follow."""
+    x = walks.x.copy()
+    x[np.arange(len(x)), walks.coordinates] = reached
+    log_p, scores = evaluate(x)
+    return walks._replace(x=x, log_p=log_p, scores=scores)
 
 
 def _level(evaluate: Evaluate, walks: Walks) -> tuple[Walks, Bool[np.ndarray, " w"]]:
-    """Newton's method in all coordinates but one, and whether the mass at its end is believed.
+    """The largest p in all coordinates but one, and whether the mass around it is believed.
 
     Derivatives are taken in the coordinates of the place before. There, curvatures are near 1,
-    however narrow the mass becomes. So the first step is taken as if they were 1.
+    however narrow the mass becomes. A curvature costs many evaluations. So L-BFGS goes first, and
+    Newton's method ends the way.
     """
-    log_p, scores = evaluate(walks.x)
-    walks = walks._replace(log_p=log_p, scores=scores)
-    walks = _moved(evaluate, walks, _gradients(walks))
+    walks = _climbed(evaluate, walks)
     curvature = _curvature(evaluate, walks)
     for _ in range(_NEWTON_STEPS):
         going = np.flatnonzero(curvature.decrements > _CONVERGED)
@@ -114,6 +166,31 @@ def _level(evaluate: Evaluate, walks: Walks) -> tuple[Walks, Bool[np.ndarray, " 
         walks = _replaced(walks, going, moved)
         curvature = _replaced(curvature, going, _curvature(evaluate, moved))
     return _settled(walks, curvature)
+
+
+def _climbed(evaluate: Evaluate, walks: Walks) -> Walks:
+    """The walks after some steps of L-BFGS in the coordinates u with x = here + R u."""
+    moving = np.flatnonzero(~(np.sum(_gradients(walks) ** 2, axis=1) < _CONVERGED))
+    if not len(moving):
+        return walks
+    here = rows(walks, moving)
+
+    def moved(u_of: Float[np.ndarray, "n d"]) -> Walks:
+        """In a row, the first d − 1 numbers are u. The last one says which walk it is."""
+        those = rows(here, u_of[:, -1].astype(int))
+        x = rounded(those.x + np.einsum("wij,wj->wi", those.roots, u_of[:, :-1]))
+        log_p, scores = evaluate(x)
+        return those._replace(x=x, log_p=log_p, scores=scores)
+
+    def heights(u_of: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray]:
+        there = moved(u_of)
+        return there.log_p, np.column_stack([_gradients(there), np.zeros(len(u_of))])
+
+    stay = np.column_stack([np.zeros(here.roots.shape[::2]), np.arange(len(moving))])
+    losses = np.where(np.isfinite(here.log_p), -here.log_p, np.inf)
+    start = Places(stay, losses, np.column_stack([-_gradients(here), np.zeros(len(moving))]))
+    ends, _ = lbfgs(heights, start, _CLIMBING_STEPS, 0)
+    return _replaced(walks, moving, moved(ends.x))
 
 
 def _settled(walks: Walks, curvature: _Curvature) -> tuple[Walks, Bool[np.ndarray, " w"]]:
