@@ -1,5 +1,6 @@
 """The answers of `fit`, the cheapest first: a Gaussian, a mixture of Gaussians, a trained sampler."""
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -21,7 +22,7 @@ from ._em import fit_mixture
 from ._recipe import Recipe
 from ._runs import View, final_bound, new_families, train_runs
 from ._start import Start
-from ._trust import better_draws, examine
+from ._trust import better_draws, examine, polished
 from ._verdict import Answer
 from ._weights import with_weighed_shares
 
@@ -42,8 +43,7 @@ def mixture_answer(
     The checks correct the draws, by weights or by chains. While that changes them by more than
     noise, the mixture is fitted again, to the corrected draws.
     """
-    mixture = start.best if start.draws is None else fit_mixture(rng, start.draws)
-    answer, draws = _checked(rng, evaluate, mixture, start), start.draws
+    answer, draws = _first(rng, evaluate, start), start.draws
     rounds = 0
     while not answer.is_final or (kind == "mixture" and rounds == 0 and answer.findings):
         assert answer.findings is not None
@@ -52,13 +52,23 @@ def mixture_answer(
             draws = draws if better is None else better
             if better is None or rounds == _MOST_ROUNDS:
                 break
-            mixture = fit_mixture(rng, better)
+            mixture = polished(rng, evaluate, fit_mixture(rng, better))
         except OutOfTime:
             break
         except KeyboardInterrupt:
             return dataclasses.replace(answer, findings=None), draws
         answer, rounds = _checked(rng, evaluate, mixture, start), rounds + 1
     return answer, draws
+
+
+def _first(rng: np.random.Generator, evaluate: Evaluator, start: Start) -> Answer:
+    """The best Gaussian, a mixture that is known already, or one that is fitted to rough draws."""
+    mixture = start.known or start.best
+    if start.known is None and start.draws is not None:
+        mixture = fit_mixture(rng, start.draws)
+        with contextlib.suppress(OutOfTime):
+            mixture = polished(rng, evaluate, mixture)
+    return _checked(rng, evaluate, mixture, start)
 
 
 def _checked(

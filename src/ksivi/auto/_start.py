@@ -11,7 +11,7 @@ from .._core.mixtures import Mixture, root_of
 from .._core.numerics import log_mean_weight
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
-from ._anneal import Annealed, anneal, begin
+from ._anneal import Annealed, anneal, begin, is_nearly_fitting
 from ._em import fit_mixture
 from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match, standardised
 from ._modes import Modes, modes_of, separate
@@ -22,7 +22,7 @@ from ._tails import improper_from
 Points = Float[np.ndarray, "n d"]
 
 _MIN_GAIN = 0.1
-"""The mixture is annealed if it beats its best Gaussian by more than this, in nats."""
+"""The mixture is annealed if it beats its best Gaussian by more nats per coordinate."""
 _ROUGH_DRAWS = 3_000
 _NUM_EARLY = 4
 _SEARCH_SHARE = 0.2
@@ -41,6 +41,7 @@ class Start:
     - `best`: the best of them, as a mixture of one.
     - `elbo`, `log_evidence`: its ELBO, and the log evidence by the rough draws.
     - `draws`: rough draws of the target, if one Gaussian is not enough.
+    - `known`: the mixture of an earlier fit, if it nearly fits this target too.
     - `modes`: the separate modes that were found, with their shares of the mass.
     - `improper`: the doubt that the posterior is improper, if it shows from early points of the
         search. Draws of an improper posterior may lie so far out that nothing shows from there.
@@ -53,6 +54,7 @@ class Start:
     elbo: float
     log_evidence: float
     draws: Points | None = None
+    known: Mixture | None = None
     modes: Modes | None = None
     improper: str | None = None
     num_paths: int = 0
@@ -89,7 +91,7 @@ def find_start(
 
 
 def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -> Start:
-    """A start from an earlier posterior: its draws are annealed to the target.
+    """A start from an earlier posterior. Its draws are annealed to the target if that is needed.
 
     There is no search.
     """
@@ -97,14 +99,18 @@ def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -
     if mixture is None:
         mixture = fit_mixture(rng, init.host_draws(rng, _ROUGH_DRAWS))
     elbos = np.log(np.maximum(mixture.shares, LEAST_MASS))  # the masses, up to a common factor
-    annealed = anneal(rng, evaluate, mixture, begin(rng, evaluate, mixture, _ROUGH_DRAWS))
-    if annealed is None:
+    particles = begin(rng, evaluate, mixture, _ROUGH_DRAWS)
+    if is_nearly_fitting(particles):
+        draws, log_evidence, known = particles.x, log_mean_weight(particles.log_ratio), mixture
+    elif (annealed := anneal(rng, evaluate, mixture, particles)) is not None:
+        draws, log_evidence, known = annealed.draws, annealed.log_evidence, None
+    else:
         raise ValueError(
             "init must have draws at which the target's log density is finite, got none"
         )
-    draws, gaussians = annealed.draws, Gaussians(mixture.means, mixture.roots, elbos)
+    gaussians = Gaussians(mixture.means, mixture.roots, elbos)
     best = Mixture(np.ones(1), draws.mean(axis=0)[None], root_of(draws)[None])
-    return Start(gaussians, best, math.nan, annealed.log_evidence, draws)
+    return Start(gaussians, best, math.nan, log_evidence, draws, known)
 
 
 def _why_no_start(evaluate: Evaluator, found: Found) -> str:
@@ -148,7 +154,7 @@ def choose_start(
     log_evidence, elbo = log_mean_weight(particles.log_ratio), float(usable.elbos[best])
     one = Mixture(np.ones(1), usable.means[best : best + 1], usable.roots[best : best + 1])
     start = Start(gaussians, one, elbo, log_evidence)
-    if log_evidence - elbo < _MIN_GAIN and len(places) == 1:
+    if log_evidence - elbo < _MIN_GAIN * evaluate.dim and len(places) == 1:
         return start
     try:
         annealed = anneal(rng, evaluate, mixture, particles)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from .._core.mixtures import Mixture
 from .._core.numerics import new_key, resampled
 from ..diagnostics import (
     Difference,
@@ -17,6 +18,7 @@ from ..diagnostics import (
     pareto_khat,
     truncated_weights,
 )
+from ..families import GaussianMixture
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator
 from ._doubts import (
@@ -28,6 +30,7 @@ from ._doubts import (
     runs_differ,
     weights_move,
 )
+from ._em import fit_mixture
 from ._modes import misses_modes
 from ._start import Start
 from ._tails import improper_around, is_improper
@@ -45,6 +48,7 @@ _SURE_KHAT, _SURE_SHARE = 0.5, 0.7
 """Weights with lighter tails, most of which count, can show alone that the draws are good."""
 _FEWEST_MOVED = 3_000
 """The number of states of chains that a mixture is fitted to."""
+_MOST_POLISHED = 3
 _TINY = 1e-30
 
 
@@ -70,7 +74,7 @@ def examine(
         weighed = weigh(rng, evaluate, posterior, WIDENING)
         khats = [pareto_khat(one.log_weights) for one in (plain, weighed)]
         corrected = difference(draws, weighed.draws, truncated_weights(weighed.log_weights))
-        is_sure = max(khats) < _SURE_KHAT and _share(plain) > _SURE_SHARE and _is_tiny(plain)
+        is_sure = _is_reliable(plain, max(khats)) and _is_tiny(plain)
         moved = _moved(rng, evaluate, posterior, draws, is_sure)
         # One half of the chains gives the axes, and the other half is compared along them.
         axes = _principal_axes(moved.settled[::2])
@@ -91,6 +95,10 @@ def examine(
         misses_modes(draws, start.modes, evaluate.target),
         cannot_tell(weighed, is_light, memory),
     ]
+    is_close = is_sure or (
+        change.is_tiny(len(moved.settled)) and (khats[0] >= limit or _is_tiny(plain))
+    )
+    is_refitted = posterior.on_host() is not None and not is_close
     diagnostics = FitDiagnostics(
         elbo=plain.elbo,
         elbo_error=plain.elbo_error,
@@ -104,15 +112,12 @@ def examine(
         hmc_difference=change.summary(),
         hmc_memory=memory,
         run_differences=tuple(one.summary() for one in apart),
-        ksd=discrepancy(new_key(rng), evaluate.target, posterior),
+        ksd=None if is_refitted else discrepancy(new_key(rng), evaluate.target, posterior),
         num_weights=NUM_WEIGHED,
         num_mixing=NUM_MIXING if posterior.on_host() is None else 0,  # a mixture has no z
         widening=WIDENING,
     )
     found = [doubt for doubt in doubts if doubt]
-    is_close = is_sure or (
-        change.is_tiny(len(moved.settled)) and (khats[0] >= limit or _is_tiny(plain))
-    )
     return Findings(diagnostics, found, weighed, moved, is_light, is_close, improper)
 
 
@@ -132,6 +137,28 @@ def better_draws(
     while len(moved.settled) < _FEWEST_MOVED:
         moved = moved.with_more(_batch(rng, evaluate, posterior))
     return moved.settled
+
+
+def polished(rng: np.random.Generator, evaluate: Evaluator, mixture: Mixture) -> Mixture:
+    """The mixture, fitted again to its own draws with their weights while these change them.
+
+    This costs far less than chains, where weights can be relied on.
+    """
+    for _ in range(_MOST_POLISHED):
+        try:
+            of = Posterior.of(GaussianMixture.of(mixture), evaluate.target)
+            plain = weigh(rng, evaluate, of, 1.0)
+        except ValueError:  # NaN or zero everywhere: the checks report it
+            return mixture
+        if not _is_reliable(plain, pareto_khat(plain.log_weights)) or _is_tiny(plain):
+            return mixture
+        chosen = resampled(rng, truncated_weights(plain.log_weights))
+        mixture = fit_mixture(rng, plain.draws[chosen])
+    return mixture
+
+
+def _is_reliable(plain: Importance, khat: float) -> bool:
+    return khat < _SURE_KHAT and _share(plain) > _SURE_SHARE
 
 
 def _unexamined(evaluate: Evaluator, draws: Draws, start: Start, error: Exception) -> Findings:
@@ -167,11 +194,12 @@ def _moved(
     """
     if is_sure:
         return chains(rng, evaluate, posterior.host_draws(rng, _FEW_CHAINS), _FEW_TRANSITIONS)
-    wanted = _num_moved(evaluate.dim)
-    moved = _batch(rng, evaluate, posterior)
-    while len(moved.settled) < wanted or (
-        len(moved.settled) < _MOST_TIMES * wanted
-        and difference(draws, moved.settled).is_undecided()
+    wanted, moved = _num_moved(evaluate.dim), _batch(rng, evaluate, posterior)
+    is_mixture = posterior.on_host() is not None
+    while (n := len(moved.settled)) < wanted or (
+        n < _MOST_TIMES * wanted
+        # A mixture that is not close is fitted again, whatever its tails are.
+        and difference(draws, moved.settled).is_undecided(n if is_mixture else None)
     ):
         moved = moved.with_more(_batch(rng, evaluate, posterior))
     return moved

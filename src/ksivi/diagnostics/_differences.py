@@ -59,16 +59,25 @@ class Difference:
         On average, shifts and widths may exceed 0.03 by half a standard error. At worst, they may
         exceed 0.06 by what noise gives in the worst coordinate.
         """
+        return not self._outside(1.0) and self._moves_little(n)
+
+    def _moves_little(self, n: float) -> bool:
         noise = 1.2 * np.sqrt(2 * np.log(2 * len(self.shift)) / n)
-        return not self._outside(1.0) and all(
+        return all(
             np.mean(np.abs(change)) <= _TINY_ON_AVERAGE + 0.5 / np.sqrt(n)
             and np.max(np.abs(change)) <= _TINY_AT_WORST + noise
             for change in (self.shift, self.width)
         )
 
-    def is_undecided(self) -> bool:
-        """Whether a tail is within two standard errors of a limit: more draws would decide."""
-        return self._outside(-2.0) and not self._outside(2.0)
+    def is_undecided(self, n: float | None = None) -> bool:
+        """Whether a tail is within two standard errors of a limit: more draws would decide.
+
+        **Arguments:**
+
+        - `n`: if given, tails matter only where all else is tiny, as in `is_tiny`.
+        """
+        is_near = self._outside(-2.0) and not self._outside(2.0)
+        return is_near and (n is None or self._moves_little(n))
 
     def _outside(self, errors: float) -> bool:
         """Whether a tail is outside its limits by more than this many standard errors."""

@@ -243,7 +243,7 @@ class FitDiagnostics(Diagnostics):
             ("weights move", f"{self.weights_difference}; {wide}"),
             ("HMC moves", f"{self.hmc_difference}; memory {self.hmc_memory:.2f}"),
             *([("runs differ", runs)] if has_z else []),
-            ("KSD²", str(self.ksd)),
+            *([("KSD²", str(self.ksd))] if self.ksd else []),
             *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
         ]
 
