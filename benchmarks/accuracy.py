@@ -42,7 +42,7 @@ class Job(NamedTuple):
     seed: int = 0
 
 
-_TRUTH = "truth"
+_TRUTH, _KINDS = "truth", ("cold", "again", "other")
 
 
 def main() -> None:
@@ -70,6 +70,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--set", default="development", help="or mixtures, or expensive")
     parser.add_argument("--cases", nargs="+", default=[], help="default: all of the set")
     parser.add_argument("--seeds", type=int, default=1, help="of `ksivi.fit`; others have one")
+    parser.add_argument(
+        "--kinds", nargs="+", default=_KINDS, choices=_KINDS, help="of processes; default: all"
+    )
     parser.add_argument("--workers", type=int, help="fits at a time; default: one for two cores")
     parser.add_argument("--limit-s", type=float, help="nothing new begins after so many seconds")
     parser.add_argument("--most-s", type=float, default=900, help="the limit of one process")
@@ -130,7 +133,7 @@ class Bench:
     def _missing(self, job: Job) -> list[str]:
         """The kinds of processes whose result is not there yet."""
         has_caches = job.method == OURS and job.seed == 0
-        kinds = ("cold", "again", "other") if has_caches else ("cold",)
+        kinds = self.options.kinds if has_caches else ("cold",)
         return [when for when in kinds if (*job, when) not in self.done]
 
     def _is_over(self) -> bool:

@@ -85,7 +85,13 @@ def _bench(tmp_path, records=(), **changes) -> accuracy.Bench:
     for record in records:
         write(out, record)
     defaults = {"set": "development", "cases": [], "methods": [OURS, "NUTS"], "seeds": 2}
-    defaults |= {"out": out, "truths": tmp_path, "limit_s": None, "most_s": 9.0}
+    defaults |= {
+        "out": out,
+        "truths": tmp_path,
+        "limit_s": None,
+        "most_s": 9.0,
+        "kinds": accuracy._KINDS,
+    }
     bench = accuracy.Bench(Namespace(**defaults | changes), tmp_path)
     bench.children.names = lambda: ["ring", "diamonds"]
     return bench

@@ -118,3 +118,11 @@ def test_what_does_not_go_with_several_targets_is_named(tmp_path):
         ksivi.fit(keys[:2], targets, checkpoint=tmp_path)
     with pytest.raises(ValueError, match=r"target must be a ksivi\.Target, got int"):
         ksivi.fit(keys[:2], [3, 4])
+
+
+def test_an_earlier_fit_that_still_fits_is_checked_as_it_is():
+    first = ksivi.fit(KEY, poisson_model(2), progress=False)
+    again = ksivi.fit(jax.random.key(1), poisson_model(2), init=first, progress=False)
+    assert again.trusted, again.status
+    assert again.cost.score_evals < 0.7 * first.cost.score_evals
+    assert_log_rates(again.posterior.sample(KEY, 20_000), 2)

@@ -8,9 +8,11 @@ from scipy import stats
 
 import ksivi
 from known import COVARIANCE, KEY, MEAN, ROUGH, assert_equal_moments, gaussian
+from ksivi._core.mixtures import Mixture
 from ksivi.auto import _answers
+from ksivi.auto._trust import polished
 from ksivi.families import GaussianMixture, SemiImplicit
-from ksivi.targets import OutOfTime
+from ksivi.targets import Evaluator, OutOfTime
 
 BEND = 1.0
 FEW = ksivi.Recipe(num_samples=4, num_mixing=4, hidden=(4,), num_pretraining=20, chunk=20)
@@ -249,3 +251,22 @@ def test_a_budget_that_ends_in_the_checks_says_so(monkeypatch):
     assert "60 s" in str(fit.status)
     assert fit.cost.steps == 0
     assert fit.posterior.sample(KEY, 10).shape == (10, 2)
+
+
+def test_weights_polish_a_mixture_that_is_a_little_off():
+    """A Gaussian beside a standard normal comes to it, for the price of its weighted draws."""
+    evaluate = Evaluator(ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2))
+    off = Mixture(np.ones(1), np.full((1, 2), 0.25), 1.1 * np.eye(2)[None])
+    found = polished(np.random.default_rng(0), evaluate, off)
+    assert evaluate.count <= 3 * 8_000
+    draws, _ = found.draws(np.random.default_rng(1), 100_000)
+    # About 7,000 effective draws made it.
+    assert np.abs(draws.mean(axis=0)).max() < 4 / np.sqrt(7_000)
+    assert np.abs(draws.std(axis=0) - 1).max() < 4 / np.sqrt(2 * 7_000)
+
+
+def test_weights_that_say_nothing_leave_a_mixture_alone():
+    evaluate = Evaluator(ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2))
+    far = Mixture(np.ones(1), np.full((1, 2), 5.0), np.eye(2)[None])
+    assert polished(np.random.default_rng(0), evaluate, far) is far
+    assert evaluate.count == 8_000

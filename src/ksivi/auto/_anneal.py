@@ -70,12 +70,6 @@ def begin(rng: np.random.Generator, evaluate: Evaluate, mixture: Mixture, num: i
     return _measured(evaluate, mixture, x, origins)
 
 
-def is_nearly_fitting(particles: Particles) -> bool:
-    """Whether the particles could go from the mixture to the target in one stage."""
-    log_ratio = particles.log_ratio
-    return bool(np.isfinite(log_ratio).any()) and _next_beta(log_ratio, 0.0) == 1.0
-
-
 def anneal(
     rng: np.random.Generator, evaluate: Evaluate, mixture: Mixture, particles: Particles
 ) -> Annealed | None:

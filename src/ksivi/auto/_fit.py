@@ -172,6 +172,7 @@ class _Plan:
 def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
     began, rng, evaluate = time.perf_counter(), generator(key), Evaluator(target)
     evaluate.deadline = began + plan.budget
+    evaluate.watch = None if plan.bar is None else plan.bar.evaluated
     plan.show("search")
     try:
         start = _start(rng, evaluate, plan)

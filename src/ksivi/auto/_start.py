@@ -11,7 +11,7 @@ from .._core.mixtures import Mixture, root_of
 from .._core.numerics import log_mean_weight
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
-from ._anneal import Annealed, anneal, begin, is_nearly_fitting
+from ._anneal import Annealed, anneal, begin
 from ._em import fit_mixture
 from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match, standardised
 from ._modes import Modes, modes_of, separate
@@ -22,7 +22,8 @@ from ._tails import improper_from
 Points = Float[np.ndarray, "n d"]
 
 _MIN_GAIN = 0.1
-"""The mixture is annealed if it beats its best Gaussian by more nats per coordinate."""
+"""A mixture is annealed if the evidence is above an ELBO by more nats per coordinate: that of the
+best Gaussian, or that of an earlier fit."""
 _ROUGH_DRAWS = 3_000
 _NUM_EARLY = 4
 _SEARCH_SHARE = 0.2
@@ -100,10 +101,12 @@ def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -
         mixture = fit_mixture(rng, init.host_draws(rng, _ROUGH_DRAWS))
     elbos = np.log(np.maximum(mixture.shares, LEAST_MASS))  # the masses, up to a common factor
     particles = begin(rng, evaluate, mixture, _ROUGH_DRAWS)
-    if is_nearly_fitting(particles):
-        draws, log_evidence, known = particles.x, log_mean_weight(particles.log_ratio), mixture
+    log_ratio, log_evidence = particles.log_ratio, log_mean_weight(particles.log_ratio)
+    is_everywhere = np.isfinite(log_ratio).all()
+    if is_everywhere and log_evidence - log_ratio.mean() < _MIN_GAIN * evaluate.dim:
+        draws, known = particles.x, mixture
     elif (annealed := anneal(rng, evaluate, mixture, particles)) is not None:
-        draws, log_evidence, known = annealed.draws, annealed.log_evidence, None
+        draws, known, log_evidence = annealed.draws, None, annealed.log_evidence
     else:
         raise ValueError(
             "init must have draws at which the target's log density is finite, got none"

@@ -86,7 +86,12 @@ def examine(
     change = difference(draws, moved.settled)
     apart, disagreements = _compare_runs(rng, evaluate, draws, others)
     noise = (2 / len(moved.settled)) ** 0.5 if is_sure else 0.0  # of the few chains in one half
-    improper = start.improper or is_improper(evaluate, draws, axes)
+    is_close = is_sure or (
+        change.is_tiny(len(moved.settled)) and (khats[0] >= limit or _is_tiny(plain))
+    )
+    is_refitted = posterior.on_host() is not None and not is_close
+    # The tails are measured from draws that are near the target: others mislead.
+    improper = start.improper or (None if is_refitted else is_improper(evaluate, draws, axes))
     doubts = [
         improper,
         moves("chains of HMC", change, difference(draws @ axes, moved.settled[1::2] @ axes), noise),
@@ -95,10 +100,6 @@ def examine(
         misses_modes(draws, start.modes, evaluate.target),
         cannot_tell(weighed, is_light, memory),
     ]
-    is_close = is_sure or (
-        change.is_tiny(len(moved.settled)) and (khats[0] >= limit or _is_tiny(plain))
-    )
-    is_refitted = posterior.on_host() is not None and not is_close
     diagnostics = FitDiagnostics(
         elbo=plain.elbo,
         elbo_error=plain.elbo_error,

@@ -31,6 +31,7 @@ class Evaluator:
 
     - `count`: the number of points evaluated so far.
     - `deadline`: a time of `time.perf_counter`, after which `OutOfTime` is raised.
+    - `watch`: a function that is called with the count at every call, to show progress.
 
     ```python
     evaluate = ksivi.targets.Evaluator(target)
@@ -41,6 +42,7 @@ class Evaluator:
     def __init__(self, target: Target):
         self.target, self.dim, self.count = target.unwhitened(), target.dim, 0
         self.deadline = math.inf
+        self.watch: Callable[[int], None] | None = None
         self._programs: dict[int, Callable] = {}
 
     def __call__(
@@ -49,6 +51,8 @@ class Evaluator:
         if self.is_over:
             raise OutOfTime
         self.count += len(points)
+        if self.watch is not None:
+            self.watch(self.count)
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
             x = np.asarray(points, jnp.result_type(float))
         # All calls are made before the first result is read, so that the device is never idle.
