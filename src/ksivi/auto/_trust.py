@@ -42,6 +42,9 @@ _NUM_DRAWS, _FEW_CHAINS, _FEW_TRANSITIONS = 10_000, 200, 20
 _BATCHES, _MOST_TIMES = 4, 4
 """Chains come in batches. Four of them have one chain per draw that is wanted, if chains are so
 slow that only their ends count. At most four times as many draws decide about tails."""
+_QUICK_LAG, _LONGER, _MOST_TRANSITIONS = 4, 10, 160
+"""Chains that forget their states within 4 transitions are long enough. Others go on for 10 times
+as many transitions as they need to forget: a narrow region that draws miss fills slowly."""
 _CHAINS_PER_DIM = 3
 """Chains move in coordinates that their first states whiten."""
 _SURE_KHAT, _SURE_SHARE = 0.5, 0.7
@@ -132,12 +135,20 @@ def better_draws(
     weighed, moved = findings.weighed, findings.moved
     if weighed is None or moved is None:
         return None
-    is_enough = weighed.effective_sample_size > _FEWEST_MOVED
-    if findings.is_light and (is_enough or findings.diagnostics.hmc_memory > FORGOTTEN):
+    if findings.is_light and _weights_know_more(findings, weighed, moved):
         return weighed.draws[resampled(rng, truncated_weights(weighed.log_weights))]
-    while len(moved.settled) < _FEWEST_MOVED:
-        moved = moved.with_more(_batch(rng, evaluate, posterior))
-    return moved.settled
+    states = list(moved.states)  # a mixture may be fitted to states that depend on each other
+    while len(states) * len(states[0]) < _FEWEST_MOVED:
+        states += list(chains(rng, evaluate, states[-1]).states)
+    return np.concatenate(states)
+
+
+def _weights_know_more(findings: Findings, weighed: Importance, moved: Movement) -> bool:
+    """Whether weights correct the draws better: chains are slow, or have nothing to correct."""
+    if findings.diagnostics.hmc_memory > FORGOTTEN:
+        return True
+    is_unmoved = difference(moved.before, moved.settled).is_tiny(len(moved.settled))
+    return is_unmoved and weighed.effective_sample_size > _FEWEST_MOVED
 
 
 def polished(rng: np.random.Generator, evaluate: Evaluator, mixture: Mixture) -> Mixture:
@@ -196,13 +207,18 @@ def _moved(
     if is_sure:
         return chains(rng, evaluate, posterior.host_draws(rng, _FEW_CHAINS), _FEW_TRANSITIONS)
     wanted, moved = _num_moved(evaluate.dim), _batch(rng, evaluate, posterior)
-    is_mixture = posterior.on_host() is not None
-    while (n := len(moved.settled)) < wanted or (
-        n < _MOST_TIMES * wanted
-        # A mixture that is not close is fitted again, whatever its tails are.
-        and difference(draws, moved.settled).is_undecided(n if is_mixture else None)
-    ):
+    while len(moved.settled) < wanted:
         moved = moved.with_more(_batch(rng, evaluate, posterior))
+    is_mixture = posterior.on_host() is not None
+    if is_mixture and not difference(draws, moved.settled).is_tiny(len(moved.settled)):
+        return moved  # it will be fitted again
+    if moved.lag > _QUICK_LAG:
+        num_transitions = min(_LONGER * moved.lag, _MOST_TRANSITIONS)
+        moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions))
+    while (n := len(moved.settled)) < _MOST_TIMES * wanted and difference(
+        draws, moved.settled
+    ).is_undecided(n if is_mixture else None):
+        moved = moved.continued(chains(rng, evaluate, moved.after), keep=True)
     return moved
 
 

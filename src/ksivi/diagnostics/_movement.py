@@ -65,18 +65,28 @@ class Movement:
             float(np.average([self.acceptance, other.acceptance], weights=sizes)),
         )
 
+    def continued(self, later: "Movement", keep: bool = False) -> "Movement":
+        """The same chains after a later run from their ends, with the states before it or without."""
+        states = np.concatenate([self.states, later.states]) if keep else later.states
+        return Movement(self.before, states, later.acceptance)
+
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
         return _rank_correlation(self.before, self.after)
 
     @functools.cached_property
-    def settled(self) -> Float[np.ndarray, "m d"]:
-        for stride in (*_STRIDES, len(self.states)):
-            kept = self.states[::-1][::stride]
-            pairs = zip(kept[1:], kept[:-1], strict=True)
+    def lag(self) -> int:
+        """The number of transitions after which a state hardly depends on the one before."""
+        for stride in _STRIDES:
+            pairs = zip(self.states[:-stride], self.states[stride:], strict=True)
             correlations = [_rank_correlation(*pair) for pair in pairs]
-            if not correlations or np.max(np.mean(correlations, axis=0)) < _MAX_CORRELATION:
-                break
+            if correlations and np.max(np.mean(correlations, axis=0)) < _MAX_CORRELATION:
+                return stride * _APART
+        return len(self.states) * _APART
+
+    @property
+    def settled(self) -> Float[np.ndarray, "m d"]:
+        kept = self.states[:: -(self.lag // _APART)]
         return kept.reshape(-1, kept.shape[2])
 
 
