@@ -52,7 +52,7 @@ EDGES = {
         "executors",
     },
 }
-CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "jaxtyping"}
+CORE = {"jax", "equinox", "optax", "numpy", "safetensors", "threadpoolctl", "jaxtyping"}
 FILES = sorted(ROOT.rglob("*.py"))
 LONGEST_CHAIN, MOST_AT_THE_TOP, MOST_NAMES, MOST_ATTRIBUTES = 14, 45, 150, 10
 

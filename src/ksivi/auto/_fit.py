@@ -25,6 +25,7 @@ from .._core.checks import (
 from .._core.numerics import generator
 from .._core.programs import program_cache
 from .._core.sharding import as_mesh, require_threads, use_mesh
+from .._core.threads import few_threads
 from ..families import SemiImplicit
 from ..results import Cost, Fit, FitDiagnostics, Posterior, gathered
 from ..targets import Evaluator, OutOfTime, Target, require_all_rows
@@ -144,6 +145,7 @@ def fit(
             program_cache(as_flag(cache, "cache")),
             handle_sigterm(checkpoint is not None),
             use_mesh(require_threads(as_mesh(mesh))),
+            few_threads(single.dim),
         ):
             return gathered(_fit(key, with_sharded_rows(single), plan))
     finally:
