@@ -51,6 +51,8 @@ _SURE_KHAT, _SURE_SHARE = 0.5, 0.7
 """Weights with lighter tails, most of which count, can show alone that the draws are good."""
 _FEWEST_MOVED = 3_000
 """The number of states of chains that a mixture is fitted to."""
+_MOST_PRODUCTS = 2_000_000
+"""More states are used in few dimensions, up to this number of products xᵢ xⱼ in all."""
 _MOST_POLISHED = 3
 _TINY = 1e-30
 
@@ -140,7 +142,8 @@ def better_draws(
     states = list(moved.states)  # a mixture may be fitted to states that depend on each other
     while len(states) * len(states[0]) < _FEWEST_MOVED:
         states += list(chains(rng, evaluate, states[-1]).states)
-    return np.concatenate(states)
+    num_kept = max(_FEWEST_MOVED, _MOST_PRODUCTS // evaluate.dim**2) // len(states[0])
+    return np.concatenate(states[-num_kept:])
 
 
 def _weights_know_more(findings: Findings, weighed: Importance, moved: Movement) -> bool:
