@@ -10,7 +10,7 @@ import ksivi
 from known import COVARIANCE, KEY, MEAN, ROUGH, assert_equal_moments, gaussian
 from ksivi._core.mixtures import Mixture
 from ksivi.auto import _answers
-from ksivi.auto._trust import polished
+from ksivi.auto._better import polished
 from ksivi.families import GaussianMixture, SemiImplicit
 from ksivi.targets import Evaluator, OutOfTime
 

@@ -17,12 +17,13 @@ from ..families import GaussianMixture
 from ..results import Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ..training import Callback, Checkpoints
+from ._better import better_draws, polished
 from ._doubts import Findings
 from ._em import fit_mixture
 from ._recipe import Recipe
 from ._runs import View, final_bound, new_families, train_runs
 from ._start import Start
-from ._trust import better_draws, examine, polished
+from ._trust import examine
 from ._verdict import Answer
 from ._weights import with_weighed_shares
 
@@ -48,7 +49,7 @@ def mixture_answer(
     while not answer.is_final or (kind == "mixture" and rounds == 0 and answer.findings):
         assert answer.findings is not None
         try:
-            better = better_draws(rng, evaluate, answer.posterior, answer.findings)
+            better = better_draws(rng, evaluate, answer.findings)
             draws = draws if better is None else better
             if better is None or rounds == _MOST_ROUNDS:
                 break

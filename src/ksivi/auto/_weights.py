@@ -14,6 +14,9 @@ from ._modes import Modes
 
 NUM_WEIGHED, NUM_MIXING, WIDENING = 8_000, 1_000, 1.5
 """The number of weighted draws, the number of z in each density, and the widening of the mixing."""
+_SURE_KHAT, _SURE_SHARE = 0.5, 0.7
+"""Weights with lighter tails, most of which count, can show alone that the draws are good."""
+_TINY = 1e-30
 _MAX_KHAT = 1.0
 """Above this the mean of the weights does not exist. Shares need less than the verdict does."""
 _SMALLEST = 1e-3
@@ -24,6 +27,21 @@ def weigh(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, widening: float
 ) -> Importance:
     return weighted(rng, evaluate, posterior, NUM_WEIGHED, NUM_MIXING, widening)
+
+
+def share(weighed: Importance) -> float:
+    """The effective share of the weights."""
+    return weighed.effective_sample_size / len(weighed.log_weights)
+
+
+def is_reliable(weighed: Importance, least_share: float = _SURE_SHARE) -> bool:
+    """Whether the weights can show alone that the draws are good."""
+    return pareto_khat(weighed.log_weights) < _SURE_KHAT and share(weighed) > least_share
+
+
+def is_unchanged(plain: Importance) -> bool:
+    """Whether the weights change their own draws by hardly more than noise."""
+    return plain.difference.is_tiny(1 / max(plain.difference_error, _TINY) ** 2)
 
 
 def with_weighed_shares(

@@ -1,0 +1,159 @@
+"""What importance weights and chains show of a posterior's draws."""
+
+import dataclasses
+import functools
+
+import numpy as np
+from jaxtyping import Float
+
+from ..diagnostics import (
+    Difference,
+    Importance,
+    Movement,
+    chains,
+    difference,
+    khat_threshold,
+    pareto_khat,
+    truncated_weights,
+)
+from ..results import Posterior
+from ..targets import Evaluator
+from ._weights import NUM_WEIGHED, WIDENING, is_reliable, is_unchanged, weigh
+
+Draws = Float[np.ndarray, "n d"]
+
+_NUM_DRAWS, _FEW_CHAINS, _FEW_TRANSITIONS = 10_000, 200, 20
+_BATCHES, _MORE_RUNS = 4, 3
+"""Chains come in batches. Four of them have one chain per draw that is wanted, if chains are so
+slow that only their ends count. They run on at most three times to decide about tails."""
+_QUICK_LAG, _LONGER, _MOST_TRANSITIONS = 4, 10, 160
+"""Chains that forget their states within 4 transitions are long enough. Others go on for 10 times
+as many transitions as they need to forget: a narrow region that draws miss fills slowly."""
+_CHAINS_PER_DIM = 3
+"""Chains move in coordinates that their first states whiten."""
+_TINY = 1e-30
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Draws, and what weights and chains make of them.
+
+    The wider weights decide the verdict and give the log evidence. The plain ones raise no doubt:
+    they give the ELBO, and the k-hat and the effective share that a fit prints.
+
+    **Attributes:**
+
+    - `plain`, `weighed`: weighted draws of the posterior, and of a wider one.
+    - `moved`: chains from other draws.
+    - `is_sure`: whether the weights have shown alone that the draws are good.
+    """
+
+    draws: Draws
+    plain: Importance
+    weighed: Importance
+    moved: Movement
+    is_sure: bool
+
+    @functools.cached_property
+    def khats(self) -> tuple[float, float]:
+        """The k-hat of the plain weights, and that of the wider ones."""
+        return pareto_khat(self.plain.log_weights), pareto_khat(self.weighed.log_weights)
+
+    @property
+    def is_light(self) -> bool:
+        """Whether averages with the wider weights are reliable."""
+        return self.khats[1] < khat_threshold(NUM_WEIGHED)
+
+    @functools.cached_property
+    def by_weights(self) -> Difference:
+        """What the wider weights change."""
+        weights = truncated_weights(self.weighed.log_weights)
+        return difference(self.draws, self.weighed.draws, weights)
+
+    @functools.cached_property
+    def by_chains(self) -> Difference:
+        return difference(self.draws, self.moved.settled)
+
+    @property
+    def noise(self) -> float:
+        """The noise of the few chains in one half."""
+        return (2 / len(self.moved.settled)) ** 0.5 if self.is_sure else 0.0
+
+    @functools.cached_property
+    def axes(self) -> Float[np.ndarray, "d d"]:
+        """Principal axes, one per column, in standard deviations. Wrong dependence shows on them.
+
+        One half of the chains gives the axes, and the other half is compared along them.
+        """
+        states = self.moved.settled[::2]
+        sd = np.maximum(states.std(axis=0), _TINY)
+        return np.linalg.eigh(np.atleast_2d(np.corrcoef(states, rowvar=False)))[1] / sd[:, None]
+
+    @functools.cached_property
+    def along_axes(self) -> Difference:
+        """What the chains change along the principal axes."""
+        return difference(self.draws @ self.axes, self.moved.settled[1::2] @ self.axes)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether weights and chains change the draws by hardly more than noise."""
+        is_heavy = self.khats[0] >= khat_threshold(NUM_WEIGHED)
+        return self.is_sure or (
+            self.by_chains.is_tiny(len(self.moved.settled))
+            and (is_heavy or is_unchanged(self.plain))
+        )
+
+
+def measure(rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior) -> Measured:
+    """Weighs draws, and runs chains from them. Draws that run to infinity raise ValueError."""
+    draws = posterior.host_draws(rng, _NUM_DRAWS)
+    plain = weigh(rng, evaluate, posterior, 1.0)
+    weighed = weigh(rng, evaluate, posterior, WIDENING)
+    is_sure = is_reliable(plain) and is_reliable(weighed, 0.0) and is_unchanged(plain)
+    if is_sure:  # a few short chains show whether they lead somewhere else
+        before = posterior.host_draws(rng, _FEW_CHAINS)
+        moved = chains(rng, evaluate, before, _FEW_TRANSITIONS)
+    else:
+        moved = _moved(rng, evaluate, posterior, draws)
+    return Measured(draws, plain, weighed, moved, is_sure)
+
+
+def batch_of_chains(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior
+) -> Movement:
+    num_chains = max(_num_moved(evaluate.dim) // _BATCHES, _CHAINS_PER_DIM * evaluate.dim)
+    return chains(rng, evaluate, posterior.host_draws(rng, num_chains))
+
+
+def other_draws(rng: np.random.Generator, posterior: Posterior) -> Draws:
+    """As many draws as are measured."""
+    return posterior.host_draws(rng, _NUM_DRAWS)
+
+
+def _moved(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, draws: Draws
+) -> Movement:
+    """Chains from draws, which go on where they are slow, or while the tails are undecided."""
+    moved = batch_of_chains(rng, evaluate, posterior)
+    while len(moved.settled) < _num_moved(evaluate.dim):
+        moved = moved.with_more(batch_of_chains(rng, evaluate, posterior))
+    is_mixture = posterior.on_host() is not None
+    if is_mixture and not difference(draws, moved.settled).is_tiny(len(moved.settled)):
+        return moved  # it will be fitted again
+    if moved.lag > _QUICK_LAG:
+        num_transitions = min(_LONGER * moved.lag, _MOST_TRANSITIONS)
+        moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions))
+    for _ in range(_MORE_RUNS):
+        num_counted = len(moved.settled) if is_mixture else None
+        if not difference(draws, moved.settled).is_undecided(num_counted):
+            break
+        moved = moved.continued(chains(rng, evaluate, moved.after), keep=True)
+    return moved
+
+
+def _num_moved(dim: int) -> int:
+    """The number of states of HMC chains that the draws are compared with.
+
+    Tails are averaged over coordinates, so few coordinates need more.
+    """
+    return int(np.clip(8_000 // dim, 1_000, 4_000))
