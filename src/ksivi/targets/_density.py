@@ -6,11 +6,9 @@ from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from ._captured import captured
 from ._model import AbstractModel
 from ._rows import Rows
 
@@ -116,17 +114,6 @@ class FunctionDensity(AbstractDensity):
 
     log_density: Callable[[Point], Scalar]
     given_score: Callable[[Point], Point] | None
-
-    @classmethod
-    def of(
-        cls,
-        log_density: Callable[[Point], Scalar],
-        score: Callable[[Point], Point] | None,
-        dim: int,
-    ) -> Self:
-        """The density of functions that may read arrays from around them."""
-        x = jax.ShapeDtypeStruct((dim,), jnp.result_type(float))
-        return cls(captured(log_density, x), None if score is None else captured(score, x))
 
     def value(self, x):
         return self.log_density(x)

@@ -12,7 +12,6 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree, Scalar
 
 from .._core.checks import describe
-from ._captured import captured
 from ._density import AbstractDensity
 from ._model import AbstractModel
 from .supports import Support
@@ -73,8 +72,7 @@ def pytree_density(
     parts = leaves if to is None else _unconstrained(names, leaves, to)
     shapes = tuple(part.shape for part in parts)
     point = jnp.concatenate([jnp.ravel(part) for part in parts])
-    function = captured(log_density, jax.tree.unflatten(treedef, leaves))
-    density = PytreeDensity(function, to, treedef, shapes)
+    density = PytreeDensity(log_density, to, treedef, shapes)
     return density, tuple(zip(names, shapes, strict=True)), point
 
 

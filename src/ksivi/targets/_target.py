@@ -66,7 +66,7 @@ class Target(eqx.Module):
         require_callable(log_density, "log_density")
         if score is not None:
             require_callable(score, "score")
-        self.density = FunctionDensity.of(log_density, score, dim)
+        self.density = FunctionDensity(log_density, score)
         self.coordinates = self.inverse_temperature = self.supports = None
         self.dim = dim
         self.layout = named_layout(names, dim)
