@@ -229,7 +229,7 @@ def test_the_first_answer_to_try_is_an_option(model, tmp_path, monkeypatch):
     old = json.loads((tmp_path / "request.json").read_text())
     del old["at_least"]
     (tmp_path / "request.json").write_text(json.dumps(old))
-    assert Request.read(tmp_path) == request
+    assert Request.read_own(tmp_path) == request
     done = CliRunner().invoke(app, [*options, "--at-least", "flow"])
     assert "--at-least must be" in str(done.exception)
 

@@ -270,3 +270,14 @@ def test_weights_that_say_nothing_leave_a_mixture_alone():
     far = Mixture(np.ones(1), np.full((1, 2), 5.0), np.eye(2)[None])
     assert polished(np.random.default_rng(0), evaluate, far) is far
     assert evaluate.count == 8_000
+
+
+def test_ctrl_c_while_the_first_mixture_is_fitted_returns_a_gaussian(monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_answers, "polished", interrupted)
+    fit = ksivi.fit(KEY, banana(), progress=False)
+    assert fit.status.kind == "interrupted"
+    assert not fit.trusted
+    assert np.isfinite(fit.posterior.sample(KEY, 10)).all()

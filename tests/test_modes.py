@@ -8,9 +8,9 @@ from jax.scipy.stats import norm
 
 import ksivi
 from ksivi.auto._anneal import Annealed
+from ksivi.auto._measured import with_weighed_shares
 from ksivi.auto._modes import Blobs, Modes, misses_modes, modes_of, separate
 from ksivi.auto._recipe import Recipe
-from ksivi.auto._weights import with_weighed_shares
 from ksivi.families import GaussianMixing, ModeMixing, PerMode
 from ksivi.targets import Evaluator
 

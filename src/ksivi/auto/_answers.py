@@ -1,6 +1,5 @@
 """The answers of `fit`, the cheapest first: a Gaussian, a mixture of Gaussians, a trained sampler."""
 
-import contextlib
 import dataclasses
 import math
 import time
@@ -20,12 +19,12 @@ from ..training import Callback, Checkpoints
 from ._better import better_draws, polished
 from ._doubts import Findings
 from ._em import fit_mixture
+from ._measured import with_weighed_shares
 from ._recipe import Recipe
 from ._runs import View, final_bound, new_families, train_runs
 from ._start import Start
 from ._trust import examine
 from ._verdict import Answer
-from ._weights import with_weighed_shares
 
 Draws = Float[np.ndarray, "n d"]
 Kind = Literal["gaussian", "mixture", "sampler"]
@@ -66,24 +65,33 @@ def _first(rng: np.random.Generator, evaluate: Evaluator, start: Start) -> Answe
     """The best Gaussian, a mixture that is known already, or one that is fitted to rough draws."""
     mixture = start.known or start.best
     if start.known is None and start.draws is not None:
-        mixture = fit_mixture(rng, start.draws)
-        with contextlib.suppress(OutOfTime):
+        try:
+            mixture = fit_mixture(rng, start.draws)
             mixture = polished(rng, evaluate, mixture)
+        except OutOfTime:
+            pass
+        except KeyboardInterrupt:
+            return _unchecked(evaluate, mixture)
     return _checked(rng, evaluate, mixture, start)
+
+
+def _unchecked(evaluate: Evaluator, mixture: Mixture) -> Answer:
+    number = len(mixture.shares)
+    name = "a Gaussian" if number == 1 else f"a mixture of {number} Gaussians"
+    return Answer(Posterior.of(GaussianMixture.of(mixture), evaluate.target), name, None)
 
 
 def _checked(
     rng: np.random.Generator, evaluate: Evaluator, mixture: Mixture, start: Start
 ) -> Answer:
-    number = len(mixture.shares)
-    name = "a Gaussian" if number == 1 else f"a mixture of {number} Gaussians"
-    posterior = Posterior.of(GaussianMixture.of(mixture), evaluate.target)
+    answer = _unchecked(evaluate, mixture)
     try:
-        return Answer(posterior, name, examine(rng, evaluate, posterior, start))
+        findings = examine(rng, evaluate, answer.posterior, start)
     except KeyboardInterrupt:
-        return Answer(posterior, name, None)
+        return answer
     except OutOfTime:
-        return Answer(posterior, name, Findings(FitDiagnostics(), ["the draws were not checked"]))
+        findings = Findings(FitDiagnostics(), ["the draws were not checked"])
+    return dataclasses.replace(answer, findings=findings)
 
 
 def trained_answer(

@@ -11,7 +11,7 @@ from ..results import Posterior
 from ..targets import Evaluator
 from ._doubts import FORGOTTEN, Findings
 from ._em import fit_mixture
-from ._weights import is_reliable, is_unchanged, weigh
+from ._measured import is_reliable, is_unchanged, weigh
 
 Draws = Float[np.ndarray, "n d"]
 
@@ -41,7 +41,7 @@ def better_draws(rng: np.random.Generator, evaluate: Evaluator, findings: Findin
 
 def _weights_know_more(findings: Findings, weighed: Importance, moved: Movement) -> bool:
     """Whether weights correct the draws better: chains are slow, or have nothing to correct."""
-    if findings.diagnostics.hmc_memory > FORGOTTEN:
+    if findings.is_close or findings.diagnostics.hmc_memory > FORGOTTEN:
         return True
     is_unmoved = difference(moved.before, moved.settled).is_tiny(len(moved.settled))
     return is_unmoved and weighed.effective_sample_size > _FEWEST

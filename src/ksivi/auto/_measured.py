@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -15,13 +17,19 @@ from ..diagnostics import (
     khat_threshold,
     pareto_khat,
     truncated_weights,
+    weighted,
 )
+from ..families import ModeMixing, SemiImplicit
 from ..results import Posterior
 from ..targets import Evaluator
-from ._weights import NUM_WEIGHED, WIDENING, is_reliable, is_unchanged, weigh
+from ._modes import Modes
 
 Draws = Float[np.ndarray, "n d"]
 
+NUM_WEIGHED, NUM_MIXING, WIDENING = 8_000, 1_000, 1.5
+"""The number of weighted draws, the number of z in each density, and the widening of the mixing."""
+_SURE_KHAT, _SURE_SHARE = 0.5, 0.7
+"""Weights with lighter tails, most of which count, can show alone that the draws are good."""
 _NUM_DRAWS, _FEW_CHAINS, _FEW_TRANSITIONS = 10_000, 200, 20
 _BATCHES, _MORE_RUNS = 4, 3
 """Chains come in batches. Four of them have one chain per draw that is wanted, if chains are so
@@ -31,6 +39,10 @@ _QUICK_LAG, _LONGER, _MOST_TRANSITIONS = 4, 10, 160
 as many transitions as they need to forget: a narrow region that draws miss fills slowly."""
 _CHAINS_PER_DIM = 3
 """Chains move in coordinates that their first states whiten."""
+_MAX_KHAT = 1.0
+"""Above this the mean of the weights does not exist. Shares need less than the verdict does."""
+_SMALLEST = 1e-3
+"""A share is not set below this, so that a mode can return."""
 _TINY = 1e-30
 
 
@@ -111,7 +123,8 @@ def measure(rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior)
     weighed = weigh(rng, evaluate, posterior, WIDENING)
     is_sure = is_reliable(plain) and is_reliable(weighed, 0.0) and is_unchanged(plain)
     if is_sure:  # a few short chains show whether they lead somewhere else
-        before = posterior.host_draws(rng, _FEW_CHAINS)
+        num_chains = max(_FEW_CHAINS, _CHAINS_PER_DIM * evaluate.dim)
+        before = posterior.host_draws(rng, num_chains)
         moved = chains(rng, evaluate, before, _FEW_TRANSITIONS)
     else:
         moved = _moved(rng, evaluate, posterior, draws)
@@ -157,3 +170,51 @@ def _num_moved(dim: int) -> int:
     Tails are averaged over coordinates, so few coordinates need more.
     """
     return int(np.clip(8_000 // dim, 1_000, 4_000))
+
+
+def weigh(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, widening: float
+) -> Importance:
+    return weighted(rng, evaluate, posterior, NUM_WEIGHED, NUM_MIXING, widening)
+
+
+def share(weighed: Importance) -> float:
+    """The effective share of the weights."""
+    return weighed.effective_sample_size / len(weighed.log_weights)
+
+
+def is_reliable(weighed: Importance, least_share: float = _SURE_SHARE) -> bool:
+    """Whether the weights can show alone that the draws are good."""
+    return pareto_khat(weighed.log_weights) < _SURE_KHAT and share(weighed) > least_share
+
+
+def is_unchanged(plain: Importance) -> bool:
+    """Whether the weights change their own draws by hardly more than noise."""
+    return plain.difference.is_tiny(1 / max(plain.difference_error, _TINY) ** 2)
+
+
+def with_weighed_shares(
+    rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, modes: Modes | None
+) -> Posterior:
+    r"""The same sampler with the shares w_k of its modes multiplied by their mean weights.
+
+        w_k′ ∝ w_k · (share of the weights in mode k) / (share of the draws in mode k)
+
+    If the weights have heavy tails, the shares stay as they are.
+    """
+    family = posterior.family
+    mixing = family.mixing if isinstance(family, SemiImplicit) else None
+    if modes is None or not isinstance(mixing, ModeMixing):
+        return posterior
+    try:
+        found = weigh(rng, evaluate, posterior, WIDENING)
+    except ValueError:  # NaN or zero everywhere: the checks report it
+        return posterior
+    if pareto_khat(found.log_weights) >= _MAX_KHAT:
+        return posterior
+    before = modes.shares_of(found.draws)
+    after = modes.shares_of(found.draws, truncated_weights(found.log_weights))
+    factors = np.where(before > 0, after / np.maximum(before, 1e-30), 1.0)
+    shares = np.maximum(np.asarray(mixing.shares, np.float64) * factors, _SMALLEST)
+    new = ModeMixing(mixing.base, jnp.asarray(shares, mixing.shares.dtype))
+    return dataclasses.replace(posterior, family=eqx.tree_at(lambda f: f.mixing, family, new))

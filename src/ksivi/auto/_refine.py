@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from .._core.numerics import new_key
 from ..diagnostics import Movement, chains, pareto_khat
@@ -55,7 +56,7 @@ def refined(
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
     if refine == "hmc":
-        draws = _moved(rng, evaluate, answer.posterior, findings.moved).after
+        draws = _settled(rng, evaluate, answer.posterior, findings.moved)
         effective, by = float(len(draws)), _IN_WORDS[refine]
     else:
         draws, effective = findings.weighed.resampled(new_key(rng))
@@ -64,10 +65,10 @@ def refined(
     return Refined(by, Posterior.of(stored, evaluate.target), effective)
 
 
-def _moved(
+def _settled(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, moved: Movement
-) -> Movement:
-    """The chains of the checks, or new ones if those were few and short."""
-    if len(moved.after) >= _FEWEST:
-        return moved
-    return chains(rng, evaluate, posterior.host_draws(rng, _FEWEST))
+) -> Float[np.ndarray, "n d"]:
+    """States of the chains of the checks, or the ends of new ones if those were few and short."""
+    if len(moved.settled) >= _FEWEST:
+        return moved.settled
+    return chains(rng, evaluate, posterior.host_draws(rng, _FEWEST)).after

@@ -30,10 +30,10 @@ from ..training import (
     new_training,
     restored,
 )
+from ._measured import with_weighed_shares
 from ._modes import Blobs, Modes
 from ._recipe import Recipe, optimizer
 from ._stopping import Ending, cooling_rates, has_settled
-from ._weights import with_weighed_shares
 
 
 class _Memo(TypedDict, total=False):

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._core.mixtures import Mixture, root_of
-from .._core.numerics import log_mean_weight
+from .._core.numerics import log_mean_weight, resampled, truncated_weights
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._anneal import Annealed, anneal, begin
@@ -87,7 +87,10 @@ def find_start(
     if start is None:
         raise RuntimeError(_why_no_start(evaluate, found))
     num_paths = num_starts * (1 + scanned)
-    improper = improper_from(evaluate, _early(found))
+    try:
+        improper = improper_from(evaluate, _early(found))
+    except OutOfTime:  # the checks say so
+        improper = None
     return dataclasses.replace(start, improper=improper, num_paths=num_paths, scanned=scanned)
 
 
@@ -104,7 +107,7 @@ def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -
     log_ratio, log_evidence = particles.log_ratio, log_mean_weight(particles.log_ratio)
     is_everywhere = np.isfinite(log_ratio).all()
     if is_everywhere and log_evidence - log_ratio.mean() < _MIN_GAIN * evaluate.dim:
-        draws, known = particles.x, mixture
+        draws, known = particles.x[resampled(rng, truncated_weights(log_ratio))], mixture
     elif (annealed := anneal(rng, evaluate, mixture, particles)) is not None:
         draws, known, log_evidence = annealed.draws, None, annealed.log_evidence
     else:

@@ -9,11 +9,20 @@ from ..diagnostics import Difference, difference, discrepancy, khat_threshold
 from ..results import Discrepancy, FitDiagnostics, Posterior
 from ..targets import Evaluator
 from ._doubts import Findings, cannot_tell, memory_of_modes, moves, runs_differ, weights_move
-from ._measured import Draws, Measured, batch_of_chains, measure, other_draws
+from ._measured import (
+    NUM_MIXING,
+    NUM_WEIGHED,
+    WIDENING,
+    Draws,
+    Measured,
+    batch_of_chains,
+    measure,
+    other_draws,
+    share,
+)
 from ._modes import misses_modes
 from ._start import Start
 from ._tails import improper_around, is_improper
-from ._weights import NUM_MIXING, NUM_WEIGHED, WIDENING, share
 
 
 def examine(

@@ -87,7 +87,8 @@ class Trace(NamedTuple):
     def is_gone(self) -> Bool[np.ndarray, " w"]:
         """Whether the mass was seen to go."""
         last = np.maximum(self.num_sure - 1, 0)
-        fallen = np.max(self.log_mass, axis=1) - self.log_mass[np.arange(len(last)), last]
+        with np.errstate(invalid="ignore"):  # where the density is 0 from the start
+            fallen = np.max(self.log_mass, axis=1) - self.log_mass[np.arange(len(last)), last]
         return (self.num_sure > 0) & (fallen > _GONE)
 
 

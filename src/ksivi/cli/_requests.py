@@ -47,9 +47,13 @@ class Request:
 
     def write(self, folder: Path) -> None:
         """Writes the request, signed by this user."""
-        facts = dataclasses.asdict(self)
-        signed = facts | {_SIGNATURE: sign(facts, folder)}
+        signed = dataclasses.asdict(self) | {_SIGNATURE: sign(self._facts(), folder)}
         write_atomically(folder / _FILE, json.dumps(signed, indent=2).encode())
+
+    def _facts(self) -> dict[str, Any]:
+        """What is signed. Earlier versions had no `at_least`, and their signatures still hold."""
+        facts = dataclasses.asdict(self)
+        return facts if self.at_least else {k: v for k, v in facts.items() if k != "at_least"}
 
     @classmethod
     def read(cls, folder: Path) -> "Request":
@@ -66,7 +70,7 @@ class Request:
         Raises a `ValueError` for any other: its model is code of someone else.
         """
         request, signature = cls._read(folder)
-        if not is_signed(signature, dataclasses.asdict(request), folder):
+        if not is_signed(signature, request._facts(), folder):
             raise ValueError(
                 f"{folder} names the model {request.model!r} in {request.cwd!r}, and resume would "
                 "run that code, but it is not known to be yours: the folder is from elsewhere, was "
