@@ -45,9 +45,9 @@ def examine(
     except (ValueError, np.linalg.LinAlgError) as error:
         return _unexamined(rng, evaluate, posterior, start, error)
     is_mixture = posterior.on_host() is not None
-    is_refitted = is_mixture and not found.is_close
+    is_provisional = is_mixture and not found.is_close
     # The tails are measured from draws that are near the target: others mislead.
-    tails = None if is_refitted else is_improper(evaluate, found.draws, found.axes)
+    tails = None if is_provisional else is_improper(evaluate, found.draws, found.axes)
     improper = start.improper or tails
     memory = max(float(np.max(found.moved.memory)), memory_of_modes(found.moved, start.gaussians))
     apart, disagreements = _compare_runs(rng, evaluate, found.draws, others)
@@ -61,7 +61,7 @@ def examine(
         misses_modes(found.draws, start.modes, evaluate.target),
         cannot_tell(found.weighed, found.is_light, memory),
     ]
-    ksd = None if is_refitted else discrepancy(new_key(rng), evaluate.target, posterior)
+    ksd = None if is_provisional else discrepancy(new_key(rng), evaluate.target, posterior)
     return Findings(
         _diagnostics(found, memory, apart, ksd, is_mixture),
         [doubt for doubt in doubts if doubt],

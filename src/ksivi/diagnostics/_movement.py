@@ -31,13 +31,14 @@ class Movement:
     **Attributes:**
 
     - `before`, `after`: the draws, one per chain.
-    - `states`: every fourth state of the last half of the transitions. The last one is `after`.
-    - `difference`: the difference between them.
+    - `difference`: the difference between `before` and `after`.
+    - `states`: every fourth state of the last half of a run. The last one is `after`.
+    - `lag`: the number of transitions after which a state hardly depends on the one before.
     - `memory`: the rank correlation of before and after, for each coordinate. Near 0 the chains
         have forgotten their start, so that `after` is a sample of the region they reach. Near 1
         they have hardly moved, and show nothing.
-    - `settled`: states from the last half of every chain, so far apart that they hardly depend on
-        each other. For slow chains these are the ends alone.
+    - `settled`: states of every chain that are a `lag` apart. For slow chains these are the ends
+        alone.
     - `acceptance`: the mean acceptance rate of the last half of the transitions.
     """
 
@@ -55,10 +56,8 @@ class Movement:
 
     def with_more(self, other: "Movement") -> "Movement":
         """The chains of both, with as many of their last states as both have."""
-        sizes, kept = (
-            (len(self.before), len(other.before)),
-            min(len(self.states), len(other.states)),
-        )
+        sizes = len(self.before), len(other.before)
+        kept = min(len(self.states), len(other.states))
         return Movement(
             np.concatenate([self.before, other.before]),
             np.concatenate([self.states[-kept:], other.states[-kept:]], axis=1),
