@@ -57,8 +57,8 @@ paper's settings for the diffusion moves away.
 `python -m benchmarks.accuracy` measures what a user waits for, and whether the draws are right. Each fit has a fresh
 process and two cores. Seconds count from the start of the process to 1,000 draws, import and compilation included. The
 draws are compared with the truth by the conditions in `benchmarks/criterion.py`.
-[The study](fit-study.md#how-quick-it-is) has the results: in one run, with one seed, a cold `ksivi.fit` takes 5.4 s
-(median), and NumPyro's NUTS 9.9 s.
+[The study](fit-study.md#how-quick-it-is) has the results: in one run with five seeds, a cold `ksivi.fit` takes 5.3 s
+(median), and NumPyro's NUTS 9.8 s.
 
 | kind of fit | meaning |
 | --- | --- |
