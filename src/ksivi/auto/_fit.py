@@ -28,7 +28,7 @@ from .._core.sharding import as_mesh, require_threads, use_mesh
 from .._core.threads import few_threads
 from ..families import SemiImplicit
 from ..results import Cost, Fit, FitDiagnostics, Posterior, gathered
-from ..targets import Evaluator, OutOfTime, Target, require_all_rows
+from ..targets import Evaluator, OutOfTime, Target
 from ..training import (
     Callback,
     Checkpoints,
@@ -39,6 +39,8 @@ from ..training import (
     with_sharded_rows,
 )
 from ._answers import Draws, Kind, mixture_answer, trained_answer
+from ._many_rows import Plan as RowsPlan
+from ._many_rows import fit_to_rows, uses_some_rows
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._start import Start, find_start, start_from
@@ -172,7 +174,30 @@ class _Plan:
 
 
 def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
-    began, rng, evaluate = time.perf_counter(), generator(key), Evaluator(target)
+    rng, began = generator(key), time.perf_counter()
+    if not uses_some_rows(target):
+        return _fit_as_it_is(rng, target, plan, began)
+
+    def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
+        return _fit_as_it_is(rng, other, dataclasses.replace(plan, init=init), began)
+
+    about = plan.recipe.num_starts(target.dim), fit_to, plan.show, began + plan.budget
+    try:
+        fit = fit_to_rows(rng, target, RowsPlan(plan.init, *about))
+        cost = dataclasses.replace(fit.cost, seconds=time.perf_counter() - began)
+        return dataclasses.replace(fit, cost=cost)
+    except OutOfTime:
+        raise RuntimeError(
+            f"budget_s = {plan.budget:g} s ended during the search on some rows: a larger budget "
+            "is needed"
+        ) from None
+
+
+def _fit_as_it_is(
+    rng: np.random.Generator, target: Target, plan: _Plan, began: float
+) -> Fit[FitDiagnostics]:
+    """A fit to a target with the rows that it has."""
+    evaluate = Evaluator(target)
     evaluate.deadline = began + plan.budget
     evaluate.watch = None if plan.bar is None else plan.bar.evaluated
     plan.show("search")
@@ -248,7 +273,6 @@ def _as_target(target: Target | Sequence[Target]) -> Target:
         raise ValueError(
             "fit needs log-density values, but this target has only a score: use ksivi.train"
         )
-    require_all_rows(target, "fit")
     return target
 
 

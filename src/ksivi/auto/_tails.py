@@ -15,6 +15,9 @@ _FEWEST, _MOST, _WIDTHS, _MOST_DIM = 4, 12, 160, 50
 """Between 4 and 12 coordinates go out. In many dimensions fewer do: each measures all widths."""
 _MOST_EVALUATIONS = 4_000
 """After so many, there are no walks from a further early point."""
+_MOST_LINES = 75
+"""Straight lines go along so many first and last coordinates."""
+_TINY = 1e-30
 _LARGEST_LOG = 80.0
 """Beyond it, the exponential of a coordinate overflows, or a library cuts it off."""
 _MARGIN, _LAST_MARGIN = 0.05, 0.5
@@ -26,22 +29,41 @@ _NEGLIGIBLE = 2 * np.log(1e4)
 
 
 def is_improper(
-    evaluate: Evaluator, draws: Float[np.ndarray, "n d"], axes: Float[np.ndarray, "d d"]
+    evaluate: Evaluator, draws: Float[np.ndarray, "n d"], axes: Float[np.ndarray, "d k"]
 ) -> str | None:
     """Doubts if the mass falls no faster than 1/r along a coordinate or a principal axis."""
+    evaluate = evaluate.far
     found = improper_around(evaluate, draws)
     if found is not None:
         return found
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
-    turned = np.linalg.inv(axes) * np.std(draws @ axes, axis=0)[:, None]
-    steps = np.concatenate([np.diag(high - low), turned])
+    steps = np.concatenate([_coordinates(high - low), _along(draws, axes)])
     steps = np.concatenate([steps, -steps])
     flat = _is_flat_along(evaluate, centre, steps)
     return _in_words(evaluate.target, steps[np.argmax(flat)]) if flat.any() else None
 
 
+def _coordinates(widths: Float[np.ndarray, " d"]) -> Float[np.ndarray, "k d"]:
+    """Steps along the coordinates; in many dimensions along the first and the last of them."""
+    order = np.arange(len(widths))
+    chosen = np.unique(np.concatenate([order[:_MOST_LINES], order[-_MOST_LINES:]]))
+    steps = np.zeros((len(chosen), len(widths)))
+    steps[np.arange(len(chosen)), chosen] = widths[chosen]
+    return steps
+
+
+def _along(
+    draws: Float[np.ndarray, "n d"], axes: Float[np.ndarray, "d k"]
+) -> Float[np.ndarray, "k d"]:
+    """Steps of one standard deviation along the axes: the regressions of x on xᵀa."""
+    centred = draws - draws.mean(axis=0)
+    along = centred @ axes
+    return (along.T @ centred) / len(draws) / np.maximum(along.std(axis=0), _TINY)[:, None]
+
+
 def improper_around(evaluate: Evaluator, draws: Float[np.ndarray, "n d"]) -> str | None:
     """Doubts if the mass falls no faster than 1/r as a coordinate leaves the draws."""
+    evaluate = evaluate.far
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
     return _improper_coordinate(evaluate, centre, high - low, _directions(evaluate.target))[0]
 
@@ -51,6 +73,7 @@ def improper_from(evaluate: Evaluator, early: Float[np.ndarray, "n d"]) -> str |
 
     No width is known there, so the unit of length is 1.
     """
+    evaluate = evaluate.far
     scales, left = np.ones(evaluate.dim), _directions(evaluate.target)
     most = evaluate.count + _MOST_EVALUATIONS
     for point in early:

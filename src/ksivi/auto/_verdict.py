@@ -59,6 +59,18 @@ def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[Fit
     return dataclasses.replace(fit, status=status, trusted=not doubts, diagnostics=diagnostics)
 
 
+def with_doubt(fit: Fit[FitDiagnostics], doubt: str) -> Fit[FitDiagnostics]:
+    """The fit with one more reason not to trust it."""
+    before = f"{fit.status.reason}; " if fit.status.kind == "not trusted" else ""
+    return dataclasses.replace(fit, status=Status("not trusted", before + doubt), trusted=False)
+
+
+def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
+    """The fit with a remark at the end of its status."""
+    status = dataclasses.replace(fit.status, reason=f"{fit.status.reason}; {remark}")
+    return dataclasses.replace(fit, status=status)
+
+
 def _no_steps() -> dict[str, np.ndarray]:
     return {"step": np.zeros(0, int), "loss": np.zeros(0)}
 

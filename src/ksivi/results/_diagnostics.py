@@ -191,6 +191,10 @@ class FitDiagnostics(Diagnostics):
         gave starts.
     - `reach`: how far the search looked, in standard deviations of the best Gaussian. NaN if it
         only followed paths from around the origin.
+    - `num_rows`, `num_all_rows`: how many rows of the data the answer was fitted to and checked on,
+        and how many there are; 0 if all rows were used.
+    - `rows_error`: the standard deviation over draws of the error of the log density from these
+        rows, in nats. No posterior mean is off by many more standard deviations.
     - `answer`: what the posterior is: a Gaussian, a mixture of Gaussians, or a trained sampler.
     """
 
@@ -216,6 +220,9 @@ class FitDiagnostics(Diagnostics):
     num_paths: int = 0
     num_tempered: int = 0
     reach: float = NAN
+    num_rows: int = 0
+    num_all_rows: int = 0
+    rows_error: float = NAN
     answer: str = ""
 
     @property
@@ -244,8 +251,13 @@ class FitDiagnostics(Diagnostics):
             ("HMC moves", f"{self.hmc_difference}; memory {self.hmc_memory:.2f}"),
             *([("runs differ", runs)] if has_z else []),
             *([("KSD²", str(self.ksd))] if self.ksd else []),
+            *([("rows", self._rows())] if self.num_rows else []),
             *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
         ]
+
+    def _rows(self) -> str:
+        used = f"{self.num_rows:,} of {self.num_all_rows:,}"
+        return f"{used}; the log density is then off by {self.rows_error:.2g} nats"
 
     def _searched(self) -> str:
         chains = f" and {self.num_tempered} tempered chains" if self.num_tempered else ""

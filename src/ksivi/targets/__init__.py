@@ -12,11 +12,18 @@ from ._feed import at_step as at_step
 from ._feed import require_all_rows as require_all_rows
 from ._feed import with_data as with_data
 from ._numpyro import from_numpyro as from_numpyro
+from ._passes import Passes as Passes
+from ._passes import hessian_of as hessian_of
 from ._pymc import from_pymc as from_pymc
 from ._pytree import Layout as Layout
 from ._pytree import split as split
 from ._rows import Rows as Rows
 from ._stein import stein_ratio
+from ._surrogate import CHUNK as CHUNK
+from ._surrogate import Surrogate as Surrogate
+from ._surrogate import group_size as group_size
+from ._surrogate import grouped as grouped
+from ._surrogate import surrogate as surrogate
 from ._target import Target as Target
 from ._torch import from_torch as from_torch
 from .supports import Support as Support

@@ -116,6 +116,34 @@ class DataDensity(AbstractDensity):
     def on_rows(self, rows):
         return eqx.tree_at(lambda d: d.rows, self, rows, is_leaf=lambda leaf: leaf is None)
 
+    def row_blocks(self, size, chosen):
+        source, plain = self.host_rows, dataclasses.replace(self, control_variate=None, rows=None)
+        if source is None:
+            yield from super(DataDensity, plain).row_blocks(size, chosen)
+            return
+        for i in sorted(chosen):
+            data = source.between(i * size, min((i + 1) * size, source.num_rows))
+            count = len(jax.tree.leaves(data)[0])
+            data = jax.tree.map(lambda leaf: jnp.asarray(_filled(leaf, size)), data)
+            yield dataclasses.replace(plain, data=data), np.arange(count)
+
+    def holding(self, rows):
+        source, plain = self.host_rows, dataclasses.replace(self, control_variate=None, rows=None)
+        if source is None:
+            return plain, rows
+        data = jax.tree.map(jnp.asarray, source.at(rows))
+        return dataclasses.replace(plain, data=data), np.arange(len(rows))
+
+    def loaded(self, most_bytes):
+        source = self.host_rows
+        if source is None:
+            return self
+        row_bytes = _READ_BYTES / _num_readable(source)
+        if source.num_rows * row_bytes > most_bytes:
+            return None
+        data = jax.tree.map(jnp.asarray, source.between(0, source.num_rows))
+        return dataclasses.replace(self, data=data, rows=None, feed=None)
+
     def with_data(self, change):
         return dataclasses.replace(self, data=change(self.data))
 
@@ -190,6 +218,13 @@ def data_density(
         batch_size=batch_size,
         feed=Feed(jnp.zeros((), jnp.int32), data) if is_fed else None,
     )
+
+
+def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+    """As many rows as `size`: the first row is repeated."""
+    if len(rows) == size:
+        return rows
+    return np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
 
 
 def _num_rows(data: PyTree) -> int:

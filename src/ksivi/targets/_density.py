@@ -1,7 +1,7 @@
 """Forms of a log density: what every form can do, and the two simplest."""
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
 import equinox as eqx
@@ -79,6 +79,39 @@ class AbstractDensity(eqx.Module):
             "rows must be None: this target has no data; make it with Target.from_data, or from a "
             "NumPyro model with a subsampled plate"
         )
+
+    @property
+    def num_rows(self) -> int | None:
+        """The number of all rows of the data; None without data."""
+        return None
+
+    def row_blocks(
+        self, size: int, chosen: set[int]
+    ) -> Iterator[tuple["AbstractDensity", Int[np.ndarray, " b"]]]:
+        """The chosen blocks of `size` consecutive rows; the last block of all can be smaller.
+
+        Each is a density that holds its rows, and their indices in it. All densities have arrays of
+        the same shapes.
+        """
+        count = self.num_rows
+        assert count is not None
+        for i in sorted(chosen):
+            yield self, np.arange(i * size, min((i + 1) * size, count))
+
+    def holding(
+        self, rows: Int[np.ndarray, " b"]
+    ) -> tuple["AbstractDensity", Int[np.ndarray, " b"]]:
+        """A density that holds these rows in memory, and their indices in it."""
+        return self, rows
+
+    def loaded(self, most_bytes: int) -> "AbstractDensity | None":
+        """The density with all rows in memory; None if they would take more bytes than that."""
+        return self
+
+    @property
+    def far(self) -> "AbstractDensity":
+        """The density to use far from the mass, if this one is right near the mass only."""
+        return self
 
     def with_data(self, change: Callable[[PyTree], PyTree]) -> Self:
         """The same density with its data replaced by `change(data)`."""

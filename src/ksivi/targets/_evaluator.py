@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -65,6 +66,16 @@ class Evaluator:
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
         return time.perf_counter() > self.deadline
+
+    @property
+    def far(self) -> "Evaluator":
+        """The evaluator to use far from the mass: this one, unless its target is a surrogate."""
+        density = self.target.density
+        if density.far is density:
+            return self
+        other = Evaluator(eqx.tree_at(lambda t: t.density, self.target, density.far))
+        other.deadline, other.watch = self.deadline, None
+        return other
 
     def log_density(self, points: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         return self(points)[0]

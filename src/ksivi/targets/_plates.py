@@ -44,6 +44,10 @@ class PlateDensity(AbstractDensity):
     def is_minibatched(self) -> bool:
         return True
 
+    @property
+    def num_rows(self) -> int:
+        return self.size
+
     def draw_rows(self, keys):
         return uniform_rows(keys, self.batch_size, self.size)
 

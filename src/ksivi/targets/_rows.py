@@ -100,6 +100,7 @@ class Rows:
         )
         self._read, self._span = read, self.block_size
         self._pool_of = functools.lru_cache(maxsize=2)(self._make_pool)
+        self._last_block = functools.lru_cache(maxsize=1)(self.block)
         self._order_of = functools.lru_cache(maxsize=2)(self._make_order)
 
     @property
@@ -110,6 +111,24 @@ class Rows:
         """The i-th block of consecutive rows."""
         low = i * self.block_size
         return jax.tree.map(_as_default, self._read(low, min(low + self.block_size, self.num_rows)))
+
+    def between(self, low: int, high: int) -> Block:
+        """Consecutive rows."""
+        first, last = low // self.block_size, -(-high // self.block_size)
+        begin, blocks = first * self.block_size, [self._last_block(i) for i in range(first, last)]
+        joined = blocks[0] if len(blocks) == 1 else _joined(blocks)
+        return jax.tree.map(lambda leaf: np.array(leaf[low - begin : high - begin]), joined)
+
+    def at(self, rows: np.ndarray) -> Block:
+        """The rows with these indices, in their order. Each block is read once."""
+        order = np.argsort(rows, kind="stable")
+        numbers, begins = np.unique(rows[order] // self.block_size, return_index=True)
+        parts = []
+        for i, chosen in zip(numbers, np.split(rows[order], begins[1:]), strict=True):
+            inside = chosen - int(i) * self.block_size
+            parts.append(jax.tree.map(lambda leaf, at=inside: leaf[at], self.block(int(i))))
+        back = np.argsort(order, kind="stable")
+        return jax.tree.map(lambda leaf: leaf[back], _joined(parts))
 
     def add_to(self, digest: Digest) -> None:
         """Adds the rows and their order to a digest.
@@ -152,6 +171,10 @@ class Rows:
             len(jax.tree.leaves(rows)[0])
         )
         return jax.tree.map(lambda a: a[mixed], rows)
+
+
+def _joined(blocks: list[Block]) -> Block:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
 
 
 def _as_default(array: np.ndarray) -> np.ndarray:

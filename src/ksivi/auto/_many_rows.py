@@ -1,0 +1,175 @@
+"""`fit` on minibatched targets: a fit to a surrogate with some rows, whose error is measured."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from .._core.mixtures import root_of
+from .._core.sharding import has_axis
+from ..results import Fit, FitDiagnostics, Posterior
+from ..targets import Evaluator, OutOfTime, Passes, Target
+from ._peak import Peak, Peaks, peak_at, peak_from, peaks_from_search
+from ._subsample import FEWEST_ROWS, GOOD_ERROR, Sampled, Sampler
+from ._verdict import with_doubt, with_remark
+
+FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
+
+_FEW_ROWS = 4 * FEWEST_ROWS
+"""So few rows are all used."""
+_WORST_ERROR = 0.1
+"""A larger error of the log density is a doubt, in nats."""
+_NUM_DRAWS, _MOST_FITS = 128, 3
+_LOADED_BYTES = 2**27
+"""Rows of the host that take fewer bytes can be loaded, if some rows are not enough."""
+
+
+class Plan(NamedTuple):
+    """What a fit to many rows needs to know of the call.
+
+    **Attributes:**
+
+    - `fit_to`: fits a target as it is, from a posterior or by a search.
+    - `show`: shows the name of a stage.
+    - `deadline`: a time of `time.perf_counter`.
+    """
+
+    init: Posterior | None
+    num_starts: int
+    fit_to: FitTo
+    show: Callable[[str], None]
+    deadline: float
+
+
+def uses_some_rows(target: Target) -> bool:
+    """Whether the target's rows are too many to use all of them, and the user allows some."""
+    if not target.is_minibatched or has_axis("data"):
+        return False
+    return target.host_rows is not None or (target.density.num_rows or 0) > _FEW_ROWS
+
+
+def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[FitDiagnostics]:
+    """Fits a surrogate with some rows, and measures its error by a pass over all rows.
+
+    All rows are used instead if there are few, or if some are not enough and all are in memory.
+    """
+    passes = Passes(target.density, plan.deadline)
+    whole = _whole(target)
+    if whole is not None and passes.num_rows <= _FEW_ROWS:
+        return plan.fit_to(whole, plan.init)
+    sampler = Sampler(rng, target, passes)
+    plan.show(f"search on {FEWEST_ROWS:,} of {passes.num_rows:,} rows")
+    peaks = _peaks(rng, sampler, plan)
+    plan.show("choice of rows")
+    found = sampler.around(peaks.best)
+    if whole is not None and (peaks.num_rivals or not found.error <= GOOD_ERROR):
+        return plan.fit_to(whole, plan.init)
+    return _fitted(rng, sampler, peaks, found, plan)
+
+
+def _peaks(rng: np.random.Generator, sampler: Sampler, plan: Plan) -> Peaks:
+    if plan.init is None:
+        some = Evaluator(sampler.plain())
+        some.deadline = plan.deadline
+        return peaks_from_search(rng, some, sampler.passes, sampler.beta, plan.num_starts)
+    centre = plan.init.host_draws(rng, 1_000).mean(axis=0)
+    return Peaks(peak_from(sampler.passes, centre, sampler.beta), 0, 0)
+
+
+def _fitted(
+    rng: np.random.Generator, sampler: Sampler, peaks: Peaks, found: Sampled, plan: Plan
+) -> Fit[FitDiagnostics]:
+    """Fits surrogates, each around the answer before, until the error at the answer is small."""
+    peak, start = peaks.best, plan.init or sampler.gaussian(peaks.best)
+    for left in range(_MOST_FITS, 0, -1):
+        fit = plan.fit_to(found.target, start)
+        if fit.status.kind == "interrupted":
+            return _of_target(fit, sampler.target)
+        plan.show(f"pass over all {sampler.passes.num_rows:,} rows")
+        draws = fit.posterior.host_draws(rng, _NUM_DRAWS)
+        try:
+            offset, error = sampler.offset(found.target, draws, peak.point)
+            found = dataclasses.replace(found, error=error)
+            if error <= GOOD_ERROR or left == 1:
+                break
+            peak, start = _recentred(sampler, draws), fit.posterior
+            found = sampler.around(peak, found)
+        except OutOfTime:
+            found, offset = dataclasses.replace(found, error=math.nan), math.nan
+            break
+        if found.error > _WORST_ERROR and not sampler.can_grow(found):
+            break
+    noted = _noted(_of_target(fit, sampler.target), sampler, peaks, found, offset)
+    return _judged(noted, peaks, found, sampler.passes.num_rows)
+
+
+def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
+    """The Gaussian with the mean and the covariance of draws."""
+    centre = draws.mean(axis=0)
+    score = sampler.passes.differences(centre[None], centre)[1][0]
+    return dataclasses.replace(
+        peak_at(sampler.passes, centre, score, sampler.beta), root=root_of(draws)
+    )
+
+
+def _of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
+    """The fit to a surrogate, as a fit to the target itself."""
+    of = lambda posterior: dataclasses.replace(posterior, target=target)  # noqa: E731
+    refined = fit.refined
+    if refined is not None:
+        refined = dataclasses.replace(refined, posterior=of(refined.posterior))
+    return dataclasses.replace(fit, posterior=of(fit.posterior), refined=refined)
+
+
+def _noted(
+    fit: Fit[FitDiagnostics], sampler: Sampler, peaks: Peaks, found: Sampled, offset: float
+) -> Fit[FitDiagnostics]:
+    """The fit with what is known of its rows. A surrogate's evidence is relative to a point."""
+    known = fit.diagnostics
+    diagnostics = dataclasses.replace(
+        known,
+        elbo=known.elbo + offset,
+        log_evidence=known.log_evidence + offset,
+        num_rows=found.num_rows,
+        num_all_rows=sampler.passes.num_rows,
+        rows_error=found.error,
+        num_modes=1 + peaks.num_rivals,
+        num_paths=peaks.num_paths,
+    )
+    return dataclasses.replace(fit, diagnostics=diagnostics)
+
+
+def _judged(
+    fit: Fit[FitDiagnostics], peaks: Peaks, found: Sampled, num_rows: int
+) -> Fit[FitDiagnostics]:
+    """The fit with what the rows say for it or against it."""
+    used = f"{found.num_rows:,} of {num_rows:,} rows"
+    doubts = []
+    if peaks.improper is not None:
+        doubts.append(peaks.improper)
+    if peaks.num_rivals:
+        doubts.append(
+            f"only the highest of {1 + peaks.num_rivals} modes was examined: others may have as much "
+            "mass, and the rows are not in memory"
+        )
+    if math.isnan(found.error):
+        doubts.append(f"the draws were checked on {used} only: the error was not measured")
+    elif found.error > _WORST_ERROR:
+        doubts.append(
+            f"the draws were checked on {used}, and the log density is then off by "
+            f"{found.error:.2g} nats, at most {_WORST_ERROR:g} to be trusted"
+        )
+    for doubt in doubts:
+        fit = with_doubt(fit, doubt)
+    remark = f"checked on {used}; the log density is then off by {found.error:.2g} nats"
+    return fit if doubts else with_remark(fit, remark)
+
+
+def _whole(target: Target) -> Target | None:
+    """The same target with all rows in memory, if they are there or are few enough to load."""
+    density = target.density.loaded(_LOADED_BYTES)
+    return None if density is None else eqx.tree_at(lambda t: t.density, target, density)

@@ -1,0 +1,210 @@
+"""Surrogates of a log density with many rows: some rows, corrected around a point by all rows."""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from .._core.mixtures import Mixture
+from ..families import GaussianMixture
+from ..results import Posterior
+from ..targets import (
+    CHUNK,
+    Evaluator,
+    Passes,
+    Surrogate,
+    Target,
+    group_size,
+    grouped,
+    hessian_of,
+    surrogate,
+)
+from ._peak import Peak, has_hessian
+from ._walks import rounded
+
+Points = Float[np.ndarray, "n d"]
+
+FEWEST_ROWS = 4_096
+"""The number of rows that a surrogate has at first."""
+GOOD_ERROR = 0.05
+"""Rows are added until the error of the log density is smaller, in nats."""
+_MOST_ROWS = 2**18
+_NUM_DRAWS, _NUM_STEPS = 64, 8
+"""Draws at which the error is measured, and steps at which rows are weighed."""
+_MARGIN, _GROWTH = 1.5, 4
+"""The error falls as 1/√rows. Rows are multiplied by powers of 4."""
+_EVEN = 0.1
+"""The least size of a row, as a share of the mean size. No row may be too rare."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """A surrogate, and its error.
+
+    **Attributes:**
+
+    - `target`: the target with the surrogate as its density.
+    - `num_rows`: the number of its rows.
+    - `error`: the standard deviation of f − f̃ over draws, in nats. By the inequality of Cauchy and
+        Schwarz, no posterior mean is off by many more standard deviations.
+    - `is_weighed`: whether rows with large parts beyond second order are preferred.
+    """
+
+    target: Target
+    num_rows: int
+    error: float
+    is_weighed: bool = False
+
+
+class Sampler:
+    """Chooses rows of a target, until they are enough.
+
+    **Attributes:**
+
+    - `beta`: the target's inverse temperature.
+    """
+
+    def __init__(self, rng: np.random.Generator, target: Target, passes: Passes):
+        self.rng, self.target, self.passes = rng, target.unwhitened(), passes
+        beta = target.inverse_temperature
+        self.beta = 1.0 if beta is None else float(beta)
+        self._sizes: Float[np.ndarray, " n"] | None = None
+
+    def plain(self, num_rows: int = FEWEST_ROWS) -> Target:
+        """The estimate from random rows, without a correction."""
+        zero = np.zeros(self.target.dim)
+        return self._with(self._surrogate(*self._uniform(num_rows), zero, is_relative=False))
+
+    def around(self, peak: Peak, before: Sampled | None = None) -> Sampled:
+        """A surrogate around a point, with as many rows as it needs.
+
+        **Arguments:**
+
+        - `before`: a surrogate whose error was too large. The new one has more rows.
+        """
+        draws = self._draws(peak)
+        exact, _ = self.passes.differences(draws, peak.point)
+        if before is None:
+            found = self._corrected(peak, FEWEST_ROWS, None, draws, exact)
+        else:
+            self._sizes = None
+            found = self._grown(peak, before, draws, exact)
+        while found.error > GOOD_ERROR and self.can_grow(found):
+            found = self._grown(peak, found, draws, exact)
+        return found
+
+    def can_grow(self, found: Sampled) -> bool:
+        more = found.num_rows if not found.is_weighed else _GROWTH * found.num_rows
+        return more <= self._most_rows
+
+    def _grown(
+        self, peak: Peak, found: Sampled, draws: Points, exact: Float[np.ndarray, " n"]
+    ) -> Sampled:
+        """Weighed rows, or more of them."""
+        if self._sizes is None:
+            steps = self._draws(peak)[:_NUM_STEPS] - peak.point
+            self._sizes = self.passes.third_order(peak.point, steps)
+        num = found.num_rows if not found.is_weighed else self._enough(found)
+        return self._corrected(peak, num, self._sizes, draws, exact)
+
+    def offset(
+        self, found: Target, draws: Points, point: Float[np.ndarray, " d"]
+    ) -> tuple[float, float]:
+        """The mean of f − f̃ over draws, and its standard deviation: the error."""
+        draws = rounded(draws)
+        exact, _ = self.passes.differences(draws, point)
+        apart = self.beta * exact - Evaluator(found).log_density(draws)
+        mean = self.beta * self.passes.value(point) + float(np.mean(apart))
+        return mean, _spread(apart)
+
+    @property
+    def _most_rows(self) -> int:
+        return min(_MOST_ROWS, self.passes.num_rows // 2)
+
+    def gaussian(self, peak: Peak) -> Posterior | None:
+        """Laplace's approximation, to start from."""
+        if peak.root is None:
+            return None
+        mixture = Mixture(np.ones(1), peak.point[None], peak.root[None])
+        return Posterior.of(GaussianMixture.of(mixture), self.target)
+
+    def _enough(self, found: Sampled) -> int:
+        needed = _MARGIN * (found.error / GOOD_ERROR) ** 2
+        power = max(1, math.ceil(math.log(max(needed, 1), _GROWTH)))
+        return min(found.num_rows * _GROWTH**power, self._most_rows // CHUNK * CHUNK)
+
+    def _corrected(
+        self,
+        peak: Peak,
+        num: int,
+        sizes: Float[np.ndarray, " n"] | None,
+        draws: Points,
+        exact: Float[np.ndarray, " n"],
+    ) -> Sampled:
+        rows = self._uniform(num) if sizes is None else self._weighed(num, sizes)
+        some = self._surrogate(*rows, peak.point)
+        _, scores = Evaluator(self._with(some))(peak.point[None])
+        slope = peak.score - scores[0] / self.beta
+        bend = None if peak.hessian is None else peak.hessian - hessian_of(some, peak.point)
+        target = self._with(some.corrected(slope, bend))
+        error = _spread(self.beta * exact - Evaluator(target).log_density(draws))
+        return Sampled(target, num, error, sizes is not None)
+
+    def _draws(self, peak: Peak) -> Points:
+        if peak.root is None:
+            return peak.point[None]
+        normals = self.rng.standard_normal((_NUM_DRAWS, len(peak.point)))
+        return rounded(peak.point + normals @ peak.root.T)
+
+    def _uniform(self, num: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " q"]]:
+        """Random rows, and equal weights of their chunks."""
+        rows = self.rng.choice(self.passes.num_rows, num, replace=False)
+        return rows, np.full(num // CHUNK, CHUNK / num)
+
+    def _weighed(
+        self, num: int, sizes: Float[np.ndarray, " n"]
+    ) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " q"]]:
+        """Random rows from strata, one chunk from each. The strata's sums of sizes are equal.
+
+        That is Neyman's allocation: the larger a row's part beyond second order, the smaller its
+        stratum. The largest rows are all there.
+        """
+        strata = stratified(np.maximum(sizes, _EVEN * sizes.mean()), num // CHUNK)
+        rows = [self.rng.choice(stratum, CHUNK, replace=False) for stratum in strata]
+        return np.concatenate(rows), np.array([len(one) for one in strata]) / len(sizes)
+
+    def _surrogate(
+        self,
+        rows: Int[np.ndarray, " m"],
+        weights: Float[np.ndarray, " q"],
+        point: Float[np.ndarray, " d"],
+        is_relative: bool = True,
+    ) -> Surrogate:
+        density, places = self.passes.density.holding(rows)
+        groups = grouped(places, group_size(self.passes.num_rows, len(rows)))
+        is_bent = has_hessian(len(point))
+        return surrogate(density, groups, weights, point, is_bent=is_bent, is_relative=is_relative)
+
+    def _with(self, density: Surrogate) -> Target:
+        return eqx.tree_at(lambda t: t.density, self.target, density)
+
+
+def _spread(apart: Float[np.ndarray, " n"]) -> float:
+    """The standard deviation; ∞ where a log density is not finite."""
+    return float(np.std(apart)) if np.isfinite(apart).all() else math.inf
+
+
+def stratified(sizes: Float[np.ndarray, " n"], num_strata: int) -> list[Int[np.ndarray, " k"]]:
+    """Indices in strata of about equal sums of sizes, the largest first, at least 256 in each."""
+    order = np.argsort(-sizes)
+    sums = np.cumsum(sizes[order])
+    strata, low = [], 0
+    for left in range(num_strata, 0, -1):
+        before = sums[low - 1] if low else 0.0
+        high = int(np.searchsorted(sums, before + (sums[-1] - before) / left)) + 1
+        high = min(max(high, low + CHUNK), len(sizes) - (left - 1) * CHUNK)
+        strata.append(order[low : len(sizes) if left == 1 else high])
+        low = high
+    return strata

@@ -1,0 +1,185 @@
+"""Passes over all rows of a target: sums in double precision, block by block."""
+
+import math
+import time
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array, Float
+
+from .._core.compile import one_shot
+from .._core.numerics import full_precision
+from ._density import AbstractDensity, Point
+from ._evaluator import OutOfTime
+from ._surrogate import CHUNK, Surrogate, surrogate
+
+Points = Float[np.ndarray, "k d"]
+Vector = Float[np.ndarray, " d"]
+Matrix = Float[np.ndarray, "d d"]
+
+_BLOCK = 2**16
+"""The number of rows of a block. What a pass holds grows with it, and not with all rows."""
+_MANY = 64
+"""Points that are evaluated together. One point has a program of its own."""
+_COLUMNS = 16
+"""Columns of a Hessian that are computed together."""
+_SHORTEST, _LONGEST = 128, 512
+"""A chunk whose length divides all rows leaves no rest, which would need programs of its own."""
+
+
+class Passes:
+    r"""Sums over all rows of a density with data, at some points.
+
+    Blocks B partition the rows, and f_B is the unbiased estimate of f from the rows of B. So
+    f = Σ_B |B|/N · f_B, and everything is expressed by estimates from blocks.
+
+    **Attributes:**
+
+    - `num_rows`: N.
+    - `deadline`: a time of `time.perf_counter`, after which `OutOfTime` is raised.
+    """
+
+    def __init__(self, density: AbstractDensity, deadline: float = math.inf):
+        assert density.num_rows is not None
+        self.density, self.num_rows, self.deadline = density, density.num_rows, deadline
+        self._chunk = _chunk_length(self.num_rows)
+        num_chunks = self.num_rows // self._chunk
+        num_blocks = -(-num_chunks * self._chunk // _BLOCK)
+        self._num_chunks = -(-num_chunks // num_blocks)  # of a block: all blocks are about as long
+
+    def value(self, point: Vector) -> float:
+        """f(a)."""
+        return float(self._sum(point[None], point, is_relative=False)[0][0])
+
+    def differences(self, x: Points, point: Vector) -> tuple[Float[np.ndarray, " k"], Points]:
+        """f(x) − f(a) and ∇f(x), at some points x."""
+        return self._sum(x, point, is_relative=True)
+
+    def _sum(
+        self, x: Points, point: Vector, *, is_relative: bool
+    ) -> tuple[Float[np.ndarray, " k"], Points]:
+        values, scores = np.zeros(len(x)), np.zeros(x.shape)
+        for block, share in self._blocks(point, is_relative):
+            for low in range(0, len(x), _MANY):
+                part = x[low : low + _MANY]
+                value, score = _evaluated(block, part)
+                values[low : low + len(part)] += share * value
+                scores[low : low + len(part)] += share * score
+        return values, scores
+
+    def hessian(self, point: Vector, most_rows: float = math.inf) -> Matrix:
+        """∇²f(a), over at most so many rows: blocks that lie evenly over all rows.
+
+        The few rows that do not fill a chunk are left out.
+        """
+        total, shares = np.zeros((len(point), len(point))), 0.0
+        for block, share in self._blocks(point, True, most_rows):
+            if share * self.num_rows >= self._chunk:
+                total += share * np.asarray(_hessian(block, block.point), float)
+                shares += share
+        return (total + total.T) / (2 * shares)
+
+    def third_order(self, point: Vector, steps: Points) -> Float[np.ndarray, " n"]:
+        r"""How large each row's part of f is, beyond second order, over some steps δ from a.
+
+        c_i² = mean over δ of {[ℓᵢ(a + δ) − ℓᵢ(a − δ)]/2 − ∇ℓᵢ(a)ᵀδ}²
+        """
+        delta = jnp.asarray(steps, jnp.result_type(float))
+        found = []
+        for block, share in self._blocks(point, True):
+            sizes = np.asarray(_third_order(block, delta)).ravel()
+            found.append(sizes[: round(share * self.num_rows)])
+        return np.concatenate(found)
+
+    def _blocks(
+        self, point: Vector, is_relative: bool, most_rows: float = math.inf
+    ) -> Iterator[tuple[Surrogate, float]]:
+        """Densities on blocks, and their shares of the rows. All but the last have one shape."""
+        size = self._chunk * self._num_chunks
+        num_blocks = -(-self.num_rows // size)
+        chosen = np.linspace(
+            0, num_blocks - 1, max(1, min(num_blocks, int(min(most_rows, 2**62) // size)))
+        )
+        for density, rows in self.density.row_blocks(size, {*chosen.astype(int).tolist()}):
+            for part in _full_and_rest(rows, self._chunk):
+                if time.perf_counter() > self.deadline:
+                    raise OutOfTime
+                length = min(self._chunk, len(part))
+                is_full = length == self._chunk
+                chunks, weights = _padded(part, length, self._num_chunks if is_full else 1)
+                block = surrogate(
+                    density, chunks, weights, point, is_bent=False, is_relative=is_relative
+                )
+                yield block, len(part) / self.num_rows
+
+
+def _chunk_length(num_rows: int) -> int:
+    """A length near 256 that divides the number of rows, or else 256."""
+    lengths = [c for c in range(_SHORTEST, _LONGEST + 1) if num_rows % c == 0]
+    return min(lengths or [min(CHUNK, num_rows)], key=lambda c: abs(c - CHUNK))
+
+
+def _full_and_rest(rows: np.ndarray, length: int) -> list[np.ndarray]:
+    """Rows that fill chunks of this length, and the rest."""
+    full = len(rows) // length * length
+    return [part for part in (rows[:full], rows[full:]) if len(part)]
+
+
+def _padded(rows: np.ndarray, length: int, num_chunks: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in chunks, and the weights of the chunks. What is filled up has weight 0."""
+    chunks = rows.reshape(-1, 1, length)
+    weights = np.zeros(num_chunks)
+    weights[: len(chunks)] = 1 / len(chunks)
+    missing = np.repeat(chunks[:1], num_chunks - len(chunks), axis=0)
+    return np.concatenate([chunks, missing]), weights
+
+
+def _evaluated(block: Surrogate, x: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Values and scores at up to 64 points."""
+    is_alone = len(x) == 1 and len(block.weights) > 1
+    size = 1 if is_alone else _MANY
+    padded = np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
+    value, score = _values(block, jnp.asarray(padded, block.point.dtype))
+    return np.asarray(value, float)[: len(x)], np.asarray(score, float)[: len(x)]
+
+
+@one_shot
+def _values(block: Surrogate, x: Float[Array, "k d"]) -> tuple[Array, Array]:
+    with full_precision():
+        return jax.vmap(block.value_and_score)(x)
+
+
+@one_shot
+def _hessian(density: AbstractDensity, point: Point) -> Float[Array, "d d"]:
+    """The Hessian, by columns: all columns together would need dim times the rows."""
+    with full_precision():
+        column = lambda e: jax.jvp(density.score, (point,), (e,))[1]  # noqa: E731
+        eye = jnp.eye(len(point), dtype=point.dtype)
+        return lax.map(column, eye, batch_size=min(_COLUMNS, len(point)))
+
+
+def hessian_of(density: Surrogate, point: Vector) -> Matrix:
+    """The Hessian of one density with few rows."""
+    found = np.asarray(_hessian(density, jnp.asarray(point, density.point.dtype)), float)
+    return (found + found.T) / 2
+
+
+@one_shot
+def _third_order(block: Surrogate, steps: Float[Array, "k d"]) -> Float[Array, "q g"]:
+    """The sizes of rows beyond second order, from estimates by one row, in chunks."""
+
+    def of_row(row: Array) -> Array:
+        value = block.density.on_rows(row[None]).value
+        a = block.point
+
+        def odd(step: Point) -> Array:
+            slope = jax.jvp(value, (a,), (step,))[1]
+            return 0.5 * (value(a + step) - value(a - step)) - slope
+
+        return jnp.sqrt(jnp.mean(jax.vmap(odd)(steps) ** 2))
+
+    with full_precision():
+        return lax.map(jax.vmap(of_row), block.rows.reshape(len(block.rows), -1))
