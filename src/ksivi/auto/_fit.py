@@ -41,6 +41,7 @@ from ..training import (
 from ._answers import Draws, Kind, mixture_answer, trained_answer
 from ._many_rows import Plan as RowsPlan
 from ._many_rows import fit_to_rows, uses_some_rows
+from ._price import Price
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._start import Start, find_start, start_from
@@ -199,7 +200,7 @@ def _fit_as_it_is(
     """A fit to a target with the rows that it has."""
     evaluate = Evaluator(target)
     evaluate.deadline = began + plan.budget
-    evaluate.watch = None if plan.bar is None else plan.bar.evaluated
+    evaluate.watch = None if plan.bar is None else Price(plan.bar, target)
     plan.show("search")
     try:
         start = _start(rng, evaluate, plan)

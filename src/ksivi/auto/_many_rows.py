@@ -84,7 +84,7 @@ def _fitted(
     rng: np.random.Generator, sampler: Sampler, peaks: Peaks, found: Sampled, plan: Plan
 ) -> Fit[FitDiagnostics]:
     """Fits surrogates, each around the answer before, until the error at the answer is small."""
-    peak, start = peaks.best, plan.init or sampler.gaussian(peaks.best)
+    peak, start = peaks.best, plan.init or sampler.start(peaks.best, found)
     for left in range(_MOST_FITS, 0, -1):
         fit = plan.fit_to(found.target, start)
         if fit.status.kind == "interrupted":

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._core.mixtures import Mixture
+from .._core.numerics import log_mean_weight, truncated_weights
 from ..families import GaussianMixture
 from ..results import Posterior
 from ..targets import (
@@ -21,6 +22,7 @@ from ..targets import (
     hessian_of,
     surrogate,
 )
+from ._em import fit_mixture
 from ._peak import Peak, has_hessian
 from ._walks import rounded
 
@@ -35,6 +37,10 @@ _NUM_DRAWS, _NUM_STEPS = 64, 8
 """Draws at which the error is measured, and steps at which rows are weighed."""
 _MARGIN, _GROWTH = 1.5, 4
 """The error falls as 1/√rows. Rows are multiplied by powers of 4."""
+_MOST_ADAPTED, _NUM_ADAPTED, _WIDENING = 4, 4_000, 2.0
+_ENOUGH, _FEWEST_EFFECTIVE = 0.05, 20
+"""Laplace's approximation is adapted if its bound is lower by more nats per dimension, and as long
+as weights are worth so many draws per dimension."""
 _EVEN = 0.1
 """The least size of a row, as a share of the mean size. No row may be too rare."""
 
@@ -123,11 +129,12 @@ class Sampler:
     def _most_rows(self) -> int:
         return min(_MOST_ROWS, self.passes.num_rows // 2)
 
-    def gaussian(self, peak: Peak) -> Posterior | None:
-        """Laplace's approximation, to start from."""
+    def start(self, peak: Peak, found: Sampled) -> Posterior | None:
+        """Laplace's approximation, adapted to a surrogate; None without a Hessian."""
         if peak.root is None:
             return None
         mixture = Mixture(np.ones(1), peak.point[None], peak.root[None])
+        mixture = adapted(self.rng, Evaluator(found.target), mixture)
         return Posterior.of(GaussianMixture.of(mixture), self.target)
 
     def _enough(self, found: Sampled) -> int:
@@ -189,6 +196,31 @@ class Sampler:
 
     def _with(self, density: Surrogate) -> Target:
         return eqx.tree_at(lambda t: t.density, self.target, density)
+
+
+def adapted(rng: np.random.Generator, evaluate: Evaluator, mixture: Mixture) -> Mixture:
+    """The mixture, fitted to wider draws with their weights while its bound is far too low.
+
+    Around the mode of a skewed posterior this costs far less than annealing.
+    """
+    for _ in range(_MOST_ADAPTED):
+        log_ratio = _weighed(rng, evaluate, mixture)[1]
+        if log_mean_weight(log_ratio) - log_ratio.mean() < _ENOUGH * evaluate.dim:
+            break
+        draws, log_ratio = _weighed(rng, evaluate, mixture.widened(_WIDENING))
+        weights = truncated_weights(log_ratio)
+        if not 1 / np.sum(weights**2) > _FEWEST_EFFECTIVE * evaluate.dim:
+            break
+        mixture = fit_mixture(rng, draws, weights)
+    return mixture
+
+
+def _weighed(
+    rng: np.random.Generator, evaluate: Evaluator, mixture: Mixture
+) -> tuple[Points, Float[np.ndarray, " n"]]:
+    """Draws of a mixture, and their log weights."""
+    draws, _ = mixture.draws(rng, _NUM_ADAPTED)
+    return draws, evaluate.log_density(draws) - mixture.log_density(draws)
 
 
 def _spread(apart: Float[np.ndarray, " n"]) -> float:

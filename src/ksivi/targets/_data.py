@@ -125,6 +125,7 @@ class DataDensity(AbstractDensity):
             data = source.between(i * size, min((i + 1) * size, source.num_rows))
             count = len(jax.tree.leaves(data)[0])
             data = jax.tree.map(lambda leaf: jnp.asarray(_filled(leaf, size)), data)
+            source.release()
             yield dataclasses.replace(plain, data=data), np.arange(count)
 
     def holding(self, rows):

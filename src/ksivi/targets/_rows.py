@@ -2,6 +2,7 @@
 
 import functools
 import math
+import mmap
 import os
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -60,6 +61,7 @@ class Rows:
             block_size,
             pool,
         )
+        self._maps = [leaf for leaf in leaves if isinstance(leaf, np.memmap) and leaf.mode == "r"]
         row_bytes = sum(math.prod(leaf.shape[1:]) * leaf.dtype.itemsize for leaf in leaves)
         self._span = max(1, min(lengths[0], _SPAN // max(1, row_bytes)))
 
@@ -99,6 +101,7 @@ class Rows:
             as_count(pool, "pool"),
         )
         self._read, self._span = read, self.block_size
+        self._maps: list[np.memmap] = []
         self._pool_of = functools.lru_cache(maxsize=2)(self._make_pool)
         self._last_block = functools.lru_cache(maxsize=1)(self.block)
         self._order_of = functools.lru_cache(maxsize=2)(self._make_order)
@@ -119,6 +122,15 @@ class Rows:
         joined = blocks[0] if len(blocks) == 1 else _joined(blocks)
         return jax.tree.map(lambda leaf: np.array(leaf[low - begin : high - begin]), joined)
 
+    def release(self) -> None:
+        """Gives the pages of memory maps back, which count as memory of this process.
+
+        The system may keep them, and they are read again when they are needed.
+        """
+        for array in self._maps:
+            if hasattr(array._mmap, "madvise") and hasattr(mmap, "MADV_DONTNEED"):  # type: ignore[attr-defined]
+                array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+
     def at(self, rows: np.ndarray) -> Block:
         """The rows with these indices, in their order. Each block is read once."""
         order = np.argsort(rows, kind="stable")
@@ -127,6 +139,7 @@ class Rows:
         for i, chosen in zip(numbers, np.split(rows[order], begins[1:]), strict=True):
             inside = chosen - int(i) * self.block_size
             parts.append(jax.tree.map(lambda leaf, at=inside: leaf[at], self.block(int(i))))
+        self.release()
         back = np.argsort(order, kind="stable")
         return jax.tree.map(lambda leaf: leaf[back], _joined(parts))
 

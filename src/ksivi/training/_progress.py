@@ -34,6 +34,10 @@ class ProgressBar:
         text = f"{self._description}, {count:,} evaluations"
         self._display.update(self._task, description=text)
 
+    def remark(self, text: str) -> None:
+        """Shows a line that stays."""
+        self._display.console.print(text)
+
     def __call__(self, chunk: Chunk) -> None:
         self._start(chunk.num_steps)
         loss, speed = f"{chunk.loss:.4g}", f"{chunk.steps_per_second:,.0f}"
@@ -87,6 +91,9 @@ class StageLines:
         if self._is_due:
             rate = (count - self._last_count) / (time.perf_counter() - self._last)
             self._say(f"{count:,} evaluations of the log density so far, {rate:,.0f} per second")
+
+    def remark(self, text: str) -> None:
+        self._say(text)
 
     def __call__(self, chunk: Chunk) -> None:
         if self._is_due:

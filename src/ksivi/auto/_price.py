@@ -1,0 +1,58 @@
+"""What a fit will cost, said early: by the time that the first evaluations take."""
+
+import math
+import time
+
+from ..targets import Target
+from ..training import Stages
+
+_TYPICAL = 80_000
+"""The number of evaluations that a fit makes if a Gaussian is enough. Others make more."""
+_LONG = 60.0
+"""Seconds. A longer fit is announced."""
+_FEWEST_CALLS, _SOON = 5, 5.0
+"""The price is known after so many calls, or after so many seconds."""
+_LEAST_POINTS = 32
+"""Fewer points cost as much as these."""
+
+
+class Price:
+    """Watches the evaluations of a target, and remarks once if the fit will take long."""
+
+    def __init__(self, bar: Stages, target: Target):
+        self._bar, self._target = bar, target
+        self._began = self._last = time.perf_counter()
+        self._points = self._calls = self._count = 0
+        self._seconds, self._is_known = math.inf, False
+
+    def __call__(self, count: int) -> None:
+        """Is called before each evaluation, with the number of points of all so far."""
+        self._bar.evaluated(count)
+        if self._is_known:
+            return
+        now = time.perf_counter()
+        if self._points:  # the first call also compiles, so the quickest counts
+            self._seconds = min(self._seconds, (now - self._last) / self._points)
+        self._last, self._points = now, max(count - self._count, _LEAST_POINTS)
+        self._count, self._calls = count, self._calls + 1
+        is_soon = self._calls > 2 and now - self._began > _SOON
+        self._is_known = self._calls > _FEWEST_CALLS or is_soon
+        if self._is_known and _TYPICAL * self._seconds > _LONG:
+            self._bar.remark(self._text())
+
+    def _text(self) -> str:
+        minutes = _TYPICAL * self._seconds / 60
+        each = f"{1e3 * self._seconds:.2g} ms each"
+        price = f"this fit may take {minutes:.0f} min: about {_TYPICAL:,} evaluations, {each}"
+        num_rows = self._target.density.num_rows
+        if self._target.is_minibatched:
+            return price
+        if num_rows is None:
+            return (
+                f"{price}. If the log density is a sum over many rows, Target.from_data or a "
+                "subsampled plate of NumPyro makes it quicker"
+            )
+        return (
+            f"{price}, over all {num_rows:,} rows. With batch_size=1_000, Target.from_data lets fit "
+            "use some of the rows, and fit measures the error"
+        )
