@@ -168,6 +168,7 @@ class _Plan:
     callbacks: list[Callback]
     checkpoints: Checkpoints | None
     bar: Stages | None
+    is_advised: bool = True
 
     def show(self, stage: str) -> None:
         if self.bar is not None:
@@ -180,7 +181,8 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
         return _fit_as_it_is(rng, target, plan, began)
 
     def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
-        return _fit_as_it_is(rng, other, dataclasses.replace(plan, init=init), began)
+        known = dataclasses.replace(plan, init=init, is_advised=False)
+        return _fit_as_it_is(rng, other, known, began)
 
     about = plan.recipe.num_starts(target.dim), fit_to, plan.show, began + plan.budget
     try:
@@ -200,7 +202,7 @@ def _fit_as_it_is(
     """A fit to a target with the rows that it has."""
     evaluate = Evaluator(target)
     evaluate.deadline = began + plan.budget
-    evaluate.watch = None if plan.bar is None else Price(plan.bar, target)
+    evaluate.watch = None if plan.bar is None else Price(plan.bar, target, plan.is_advised)
     plan.show("search")
     try:
         start = _start(rng, evaluate, plan)

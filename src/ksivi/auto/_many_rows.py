@@ -66,7 +66,7 @@ def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fit
     peaks = _peaks(rng, sampler, plan)
     plan.show("choice of rows")
     found = sampler.around(peaks.best)
-    if whole is not None and (peaks.num_rivals or not found.error <= GOOD_ERROR):
+    if whole is not None and (peaks.num_rivals or not found.error <= _WORST_ERROR):
         return plan.fit_to(whole, plan.init)
     return _fitted(rng, sampler, peaks, found, plan)
 

@@ -17,10 +17,15 @@ _LEAST_POINTS = 32
 
 
 class Price:
-    """Watches the evaluations of a target, and remarks once if the fit will take long."""
+    """Watches the evaluations of a target, and remarks once if the fit will take long.
 
-    def __init__(self, bar: Stages, target: Target):
-        self._bar, self._target = bar, target
+    **Arguments:**
+
+    - `is_advised`: whether to say that minibatches would be quicker.
+    """
+
+    def __init__(self, bar: Stages, target: Target, is_advised: bool):
+        self._bar, self._target, self._is_advised = bar, target, is_advised
         self._began = self._last = time.perf_counter()
         self._points = self._calls = self._count = 0
         self._seconds, self._is_known = math.inf, False
@@ -45,7 +50,7 @@ class Price:
         each = f"{1e3 * self._seconds:.2g} ms each"
         price = f"this fit may take {minutes:.0f} min: about {_TYPICAL:,} evaluations, {each}"
         num_rows = self._target.density.num_rows
-        if self._target.is_minibatched:
+        if not self._is_advised:
             return price
         if num_rows is None:
             return (

@@ -17,9 +17,8 @@ from ..targets import (
     Passes,
     Surrogate,
     Target,
-    group_size,
-    grouped,
     hessian_of,
+    needs_scores,
     surrogate,
 )
 from ._em import fit_mixture
@@ -138,7 +137,7 @@ class Sampler:
         return Posterior.of(GaussianMixture.of(mixture), self.target)
 
     def _enough(self, found: Sampled) -> int:
-        needed = _MARGIN * (found.error / GOOD_ERROR) ** 2
+        needed = _MARGIN * min(found.error / GOOD_ERROR, 1e3) ** 2
         power = max(1, math.ceil(math.log(max(needed, 1), _GROWTH)))
         return min(found.num_rows * _GROWTH**power, self._most_rows // CHUNK * CHUNK)
 
@@ -190,9 +189,15 @@ class Sampler:
         is_relative: bool = True,
     ) -> Surrogate:
         density, places = self.passes.density.holding(rows)
-        groups = grouped(places, group_size(self.passes.num_rows, len(rows)))
-        is_bent = has_hessian(len(point))
-        return surrogate(density, groups, weights, point, is_bent=is_bent, is_relative=is_relative)
+        return surrogate(
+            density,
+            places.reshape(-1, CHUNK),
+            weights,
+            point,
+            is_bent=has_hessian(len(point)),
+            is_relative=is_relative,
+            by_scores=is_relative and needs_scores(self.passes.num_rows, len(rows)),
+        )
 
     def _with(self, density: Surrogate) -> Target:
         return eqx.tree_at(lambda t: t.density, self.target, density)

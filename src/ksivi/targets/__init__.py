@@ -21,8 +21,7 @@ from ._rows import Rows as Rows
 from ._stein import stein_ratio
 from ._surrogate import CHUNK as CHUNK
 from ._surrogate import Surrogate as Surrogate
-from ._surrogate import group_size as group_size
-from ._surrogate import grouped as grouped
+from ._surrogate import needs_scores as needs_scores
 from ._surrogate import surrogate as surrogate
 from ._target import Target as Target
 from ._torch import from_torch as from_torch

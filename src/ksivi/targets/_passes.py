@@ -130,7 +130,7 @@ def _full_and_rest(rows: np.ndarray, length: int) -> list[np.ndarray]:
 
 def _padded(rows: np.ndarray, length: int, num_chunks: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows in chunks, and the weights of the chunks. What is filled up has weight 0."""
-    chunks = rows.reshape(-1, 1, length)
+    chunks = rows.reshape(-1, length)
     weights = np.zeros(num_chunks)
     weights[: len(chunks)] = 1 / len(chunks)
     missing = np.repeat(chunks[:1], num_chunks - len(chunks), axis=0)
@@ -182,4 +182,4 @@ def _third_order(block: Surrogate, steps: Float[Array, "k d"]) -> Float[Array, "
         return jnp.sqrt(jnp.mean(jax.vmap(odd)(steps) ** 2))
 
     with full_precision():
-        return lax.map(jax.vmap(of_row), block.rows.reshape(len(block.rows), -1))
+        return lax.map(jax.vmap(of_row), block.rows)

@@ -42,6 +42,8 @@ class Rows:
     ```
     """
 
+    _maps: list[np.memmap]
+
     def __init__(self, arrays: PyTree, *, block_size: int = 1_024, pool: int = 64):
         arrays = with_arrays(arrays)
         leaves = jax.tree.leaves(arrays)
@@ -101,7 +103,7 @@ class Rows:
             as_count(pool, "pool"),
         )
         self._read, self._span = read, self.block_size
-        self._maps: list[np.memmap] = []
+        self._maps = []
         self._pool_of = functools.lru_cache(maxsize=2)(self._make_pool)
         self._last_block = functools.lru_cache(maxsize=1)(self.block)
         self._order_of = functools.lru_cache(maxsize=2)(self._make_order)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-import jax
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -15,7 +15,7 @@ CHUNK = 256
 _ROUNDING, _MOST_ROUNDING = 6e-8, 0.015
 """The relative error of a single-precision sum, and the largest error in nats."""
 
-Indices = Int[np.ndarray, " n"]
+Values = tuple[Scalar, Point]
 
 
 class Surrogate(AbstractDensity):
@@ -27,50 +27,56 @@ class Surrogate(AbstractDensity):
     some rows, a slope g and a bend B can give f̃ the gradient and the Hessian of f at a; the error is
     then of third order in δ.
 
-    f can be as large as the number of rows, and float32 has seven digits. So differences are taken
-    before sums: a chunk consists of groups, and each group's difference is computed alone.
+    f can be as large as the number of rows, and float32 has seven digits. If that is not enough,
+    differences are integrals of scores, by Simpson's rule, whose error is of fifth order in δ:
+
+        f_C(x) − f_C(a) = ∫₀¹ ∇f_C(a + tδ)ᵀδ dt ≈ [∇f_C(a) + 4 ∇f_C(a + δ/2) + ∇f_C(x)]ᵀδ / 6
 
     **Attributes:**
 
-    - `rows`: indices of rows, by chunk and by group.
+    - `rows`: indices of rows, by chunk.
     - `weights`: w_C. They sum to 1.
     - `is_relative`: 1; or 0 for f_C(x) in place of f_C(x) − f_C(a).
+    - `by_scores`: whether differences are integrals of scores.
     """
 
     density: AbstractDensity
-    rows: Int[Array, "q n g"]
+    rows: Int[Array, "q c"]
     weights: Float[Array, " q"]
     point: Point
     slope: Point
     bend: Float[Array, "d d"] | None
     is_relative: Scalar
+    by_scores: bool = eqx.field(static=True, default=False)
 
     def value(self, x):
         return self.value_and_score(x)[0]
 
     def value_and_score(self, x):
-        def add(total, chunk):
+        on_chunk = self._by_scores if self.by_scores else self._by_values
+
+        def add(total: Values, chunk: tuple[Array, Array]) -> tuple[Values, None]:
             rows, weight = chunk
-            value, score = jax.value_and_grad(self._on_chunk)(x, rows)
+            value, score = on_chunk(self.density.on_rows(rows), x)
             return (total[0] + weight * value, total[1] + weight * score), None
 
-        first = self._corrections(x)
-        return lax.scan(add, first, (self.rows, self.weights))[0]
+        return lax.scan(add, self._corrections(x), (self.rows, self.weights))[0]
 
     def score(self, x):
         return self.value_and_score(x)[1]
 
-    def _on_chunk(self, x: Point, rows: Int[Array, "n g"]) -> Scalar:
-        if len(rows) == 1:
-            return self._on_group(x, rows[0])
-        return jnp.mean(jax.vmap(lambda group: self._on_group(x, group))(rows))
-
-    def _on_group(self, x: Point, rows: Int[Array, " g"]) -> Scalar:
-        density = self.density.on_rows(rows)
+    def _by_values(self, density: AbstractDensity, x: Point) -> Values:
+        value, score = density.value_and_score(x)
         there = lax.stop_gradient(density.value(self.point))
-        return density.value(x) - jnp.where(self.is_relative > 0, there, 0)
+        return value - jnp.where(self.is_relative > 0, there, 0), score
 
-    def _corrections(self, x: Point) -> tuple[Scalar, Point]:
+    def _by_scores(self, density: AbstractDensity, x: Point) -> Values:
+        step = x - self.point
+        here, middle = density.score(x), density.score(self.point + 0.5 * step)
+        there = lax.stop_gradient(density.score(self.point))
+        return jnp.sum((there + 4 * middle + here) * step) / 6, here
+
+    def _corrections(self, x: Point) -> Values:
         step = x - self.point
         bent = jnp.zeros_like(x) if self.bend is None else self.bend @ step
         return jnp.sum((self.slope + 0.5 * bent) * step), self.slope + bent
@@ -85,19 +91,21 @@ class Surrogate(AbstractDensity):
 
     @property
     def far(self) -> "Surrogate":
-        """Without corrections, which are right near the point alone."""
+        """By values and without corrections: these, and integrals, are right near the point."""
         bend = None if self.bend is None else jnp.zeros_like(self.bend)
-        return dataclasses.replace(self, slope=jnp.zeros_like(self.slope), bend=bend)
+        slope = jnp.zeros_like(self.slope)
+        return dataclasses.replace(self, slope=slope, bend=bend, by_scores=False)
 
 
 def surrogate(
     density: AbstractDensity,
-    rows: Int[np.ndarray, "q n g"],
+    rows: Int[np.ndarray, "q c"],
     weights: Float[np.ndarray, " q"],
     point: Float[np.ndarray, " d"],
     *,
     is_bent: bool,
     is_relative: bool = True,
+    by_scores: bool = False,
 ) -> Surrogate:
     """A log density from these rows, without corrections.
 
@@ -114,20 +122,14 @@ def surrogate(
         jnp.zeros(dim, dtype),
         jnp.zeros((dim, dim), dtype) if is_bent else None,
         jnp.asarray(float(is_relative), dtype),
+        by_scores,
     )
 
 
-def group_size(num_rows: int, num_chosen: int) -> int:
-    r"""The rows of a group, such that rounding is small in a density of `num_rows` from some rows.
+def needs_scores(num_rows: int, num_chosen: int) -> bool:
+    r"""Whether values are too inexact for a density of `num_rows` from some rows.
 
-    With G groups of g rows the error is about ε N/√G = ε N √(g/m) nats.
+    The sums over q chunks have errors of about ε N/√q nats.
     """
-    if jnp.result_type(float) == jnp.float64:
-        return CHUNK
-    most = num_chosen * (_MOST_ROUNDING / (_ROUNDING * num_rows)) ** 2
-    return int(2 ** np.clip(np.floor(np.log2(most)), 0, np.log2(CHUNK)))
-
-
-def grouped(rows: Indices, size: int) -> Int[np.ndarray, "q n g"]:
-    """Rows in chunks of 256, in groups of this size."""
-    return rows.reshape(-1, CHUNK // size, size)
+    is_single = jnp.result_type(float) == jnp.float32
+    return is_single and _ROUNDING * num_rows * (CHUNK / num_chosen) ** 0.5 > _MOST_ROUNDING

@@ -1,0 +1,335 @@
+"""`fit` on minibatched targets: passes over all rows, surrogates from some rows, and their error."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ksivi
+from ksivi.auto import _many_rows
+from ksivi.auto._peak import peak_from, peaks_from_search
+from ksivi.auto._price import Price
+from ksivi.auto._subsample import FEWEST_ROWS, GOOD_ERROR, Sampler, stratified
+from ksivi.targets import CHUNK, Evaluator, Passes, needs_scores
+
+DIM, NOISE = 3, 0.7
+COEFFICIENTS = np.array([1.0, -0.5, 0.2])
+
+
+def log_prior(x):
+    return -0.5 * jnp.sum(x**2)
+
+
+def log_likelihood(x, rows):
+    return -0.5 * jnp.sum((rows["y"] - rows["x"] @ x) ** 2) / NOISE**2
+
+
+def logistic(x, rows):
+    logits = rows["x"] @ x
+    return jnp.sum(rows["y"] * logits - jnp.logaddexp(0.0, logits))
+
+
+def poisson(x, rows):
+    logs = rows["x"] @ x
+    return jnp.sum(rows["y"] * logs - jnp.exp(logs))
+
+
+def regression(num_rows):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(num_rows, DIM)).astype(np.float32)
+    y = x @ COEFFICIENTS + NOISE * rng.normal(size=num_rows)
+    return {"x": x, "y": y.astype(np.float32)}
+
+
+def exact(data):
+    """Mean, covariance and log evidence of the regression's posterior, for this density."""
+    x, y = data["x"].astype(float), data["y"].astype(float)
+    precision = x.T @ x / NOISE**2 + np.eye(DIM)
+    mean = np.linalg.solve(precision, x.T @ y) / NOISE**2
+    height = -0.5 * mean @ mean - 0.5 * np.sum((y - x @ mean) ** 2) / NOISE**2
+    _, log_det = np.linalg.slogdet(precision)
+    return mean, np.linalg.inv(precision), height + 0.5 * (DIM * np.log(2 * np.pi) - log_det)
+
+
+def target_of(data, likelihood=log_likelihood, dim=DIM, batch_size=100):
+    return ksivi.Target.from_data(log_prior, likelihood, data, dim, batch_size=batch_size)
+
+
+def rare_columns(num_rows, response):
+    """An intercept, a common column, and two columns that few rows have."""
+    rng = np.random.default_rng(1)
+    x = np.stack(
+        [
+            np.ones(num_rows),
+            rng.normal(size=num_rows),
+            rng.random(num_rows) < 2e-3,
+            rng.random(num_rows) < 5e-4,
+        ],
+        axis=1,
+    ).astype(np.float32)
+    y = response(rng, x @ np.array([-0.5, 0.5, 1.0, -1.0]))
+    return {"x": x, "y": y.astype(np.float32)}
+
+
+def coins(rng, logits):
+    return rng.random(len(logits)) < 1 / (1 + np.exp(-logits))
+
+
+def counts(rng, logs):
+    return rng.poisson(np.exp(logs))
+
+
+def plate(data):
+    numpyro = pytest.importorskip("numpyro")
+    dist = numpyro.distributions
+
+    def model(x, y):
+        beta = numpyro.sample("beta", dist.Normal(0, 1).expand([DIM]).to_event(1))
+        with numpyro.plate("rows", len(x), subsample_size=100) as rows:
+            numpyro.sample("y", dist.Normal(x[rows] @ beta, NOISE), obs=y[rows])
+
+    return ksivi.from_numpyro(model, data["x"], data["y"])
+
+
+@pytest.mark.parametrize("form", ["memory", "host", "plate"])
+@pytest.mark.parametrize("num_rows", [20_000, 70_001])  # one block; two blocks and a rest
+def test_passes_sum_over_all_rows(form, num_rows):
+    data = regression(num_rows)
+    mean, covariance, _ = exact(data)
+    target = {
+        "memory": lambda: target_of(data),
+        "host": lambda: target_of(ksivi.Rows(data, block_size=700)),
+        "plate": lambda: plate(data),
+    }[form]()
+    passes = Passes(target.density)
+    points = mean + np.random.default_rng(0).normal(size=(70, DIM)) * 0.1
+    values, scores = passes.differences(points, mean)
+    steps, precision = points - mean, np.linalg.inv(covariance)
+    np.testing.assert_allclose(
+        values, -0.5 * np.einsum("ni,ij,nj->n", steps, precision, steps), rtol=1e-4, atol=1e-2
+    )
+    np.testing.assert_allclose(scores, -steps @ precision, rtol=1e-3, atol=1.0)
+    rest = 1e-6 if num_rows % CHUNK == 0 or num_rows % 250 == 0 else 0.01  # the Hessian lacks it
+    np.testing.assert_allclose(np.diag(passes.hessian(mean)), -np.diag(precision), rtol=rest + 1e-4)
+    if form != "plate":  # NumPyro's normal has its constants
+        x, y = data["x"].astype(float), data["y"].astype(float)
+        height = -0.5 * mean @ mean - 0.5 * np.sum((y - x @ mean) ** 2) / NOISE**2
+        assert passes.value(mean) == pytest.approx(height, rel=1e-6)
+
+
+def test_a_pass_ends_at_its_deadline():
+    with pytest.raises(ksivi.targets.OutOfTime):
+        Passes(target_of(regression(20_000)).density, deadline=0.0).value(np.zeros(DIM))
+
+
+def test_rows_of_the_host_are_found_by_index():
+    rows = ksivi.Rows({"a": np.arange(1_003), "b": np.arange(1_003)[:, None] * 2}, block_size=10)
+    chosen = np.random.default_rng(0).choice(1_003, 200, replace=False)
+    np.testing.assert_array_equal(rows.at(chosen)["a"], chosen)
+    np.testing.assert_array_equal(rows.at(chosen)["b"][:, 0], 2 * chosen)
+    np.testing.assert_array_equal(rows.between(17, 41)["a"], np.arange(17, 41))
+
+
+def test_a_surrogate_has_the_gradient_and_the_hessian_of_all_rows():
+    target = target_of(rare_columns(60_000, coins), logistic, 4)
+    passes = Passes(target.density)
+    sampler = Sampler(np.random.default_rng(0), target, passes)
+    peak = peak_from(passes, np.zeros(4), 1.0)
+    found = sampler.around(peak)
+    whole = Evaluator(target)
+    step = 0.2 * peak.root @ np.ones(4)
+    points = np.stack([peak.point, peak.point + step, peak.point - step])
+    scores, others = whole(points)[1], Evaluator(found.target)(points)[1]
+    sd = np.sqrt(np.diag(peak.root @ peak.root.T))
+    np.testing.assert_allclose(others[0] * sd, scores[0] * sd, atol=5e-3)
+    curves = [(both[1] - both[2]) * sd for both in (scores, others)]
+    np.testing.assert_allclose(curves[1], curves[0], rtol=0.01, atol=0.01)
+
+
+@pytest.mark.parametrize(("likelihood", "response"), [(logistic, coins), (poisson, counts)])
+def test_rows_with_rare_columns_are_preferred(likelihood, response):
+    target = target_of(rare_columns(60_000, response), likelihood, 4)
+    passes = Passes(target.density)
+    sampler = Sampler(np.random.default_rng(0), target, passes)
+    peak = peak_from(passes, np.zeros(4), 1.0)
+    draws = sampler._draws(peak)
+    exact_values, _ = passes.differences(draws, peak.point)
+    plain = sampler._corrected(peak, FEWEST_ROWS, None, draws, exact_values)
+    weighed = sampler._grown(peak, plain, draws, exact_values)
+    assert plain.error > GOOD_ERROR
+    assert weighed.num_rows == plain.num_rows
+    assert weighed.error < plain.error / 4
+    assert sampler.around(peak).error <= GOOD_ERROR
+
+
+def test_strata_hold_every_row_once():
+    sizes = np.random.default_rng(0).pareto(1.0, size=10_000)
+    strata = stratified(sizes, 16)
+    np.testing.assert_array_equal(np.sort(np.concatenate(strata)), np.arange(10_000))
+    assert min(map(len, strata)) >= CHUNK
+    assert sizes[strata[0]].min() >= sizes[strata[1]].max()
+    alike = stratified(np.ones(10_000), 16)
+    assert max(map(len, alike)) - min(map(len, alike)) <= 16
+
+
+def test_scores_take_the_place_of_values_if_rows_are_many():
+    assert [needs_scores(10**n, FEWEST_ROWS) for n in range(4, 9)] == [False] * 2 + [False] + [
+        True
+    ] * 2
+
+
+def test_differences_of_many_rows_are_exact_enough():
+    """The log density of 50 million rows, from some: float32 sums would be off by whole nats."""
+    data = regression(20_000)
+    mean, covariance, _ = exact(data)
+    scale = 2_500
+    copies = {
+        name: np.broadcast_to(part[None], (scale, *part.shape)) for name, part in data.items()
+    }
+
+    class Repeated:
+        """Rows that repeat, without the memory."""
+
+        def __init__(self, part):
+            self.part = part
+            self.shape = (part.shape[0] * part.shape[1], *part.shape[2:])
+            self.dtype = part.dtype
+
+        def __getitem__(self, span):
+            return self.part[0][np.arange(span.start, span.stop) % self.part.shape[1]]
+
+    target = target_of(ksivi.Rows({name: Repeated(part) for name, part in copies.items()}))
+    sampler = Sampler(np.random.default_rng(0), target, Passes(target.density))
+    assert sampler.passes.num_rows == 50_000_000
+    rows = sampler._surrogate(*sampler._uniform(FEWEST_ROWS), mean)
+    some = sampler._with(rows)
+    sd = np.sqrt(np.diag(covariance) / scale)
+    points = (mean + sd * np.random.default_rng(1).normal(size=(64, DIM))).astype(np.float32)
+    values, scores = Evaluator(some)(points.astype(float))
+    kept = np.asarray(rows.density.data["x"], float), np.asarray(rows.density.data["y"], float)
+
+    def height(x):
+        return (
+            -0.5 * x @ x - 0.5 * np.sum((kept[1] - kept[0] @ x) ** 2) / NOISE**2 * 5e7 / FEWEST_ROWS
+        )
+
+    anchor = mean.astype(np.float32).astype(float)
+    true = np.array([height(x) - height(anchor) for x in points.astype(float)])
+    assert np.std(values - true) < 0.01
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("form", ["memory", "host", "plate"])
+def test_fit_uses_some_rows_and_says_how_good_they_are(form):
+    data = regression(40_000)
+    mean, covariance, log_evidence = exact(data)
+    target = {
+        "memory": lambda: target_of(data),
+        "host": lambda: target_of(ksivi.Rows(data)),
+        "plate": lambda: plate(data),
+    }[form]()
+    fit = ksivi.fit(jax.random.key(0), target, progress=False)
+    assert fit.trusted, str(fit.status)
+    found = fit.diagnostics
+    assert (found.num_rows, found.num_all_rows) == (FEWEST_ROWS, 40_000)
+    assert found.rows_error < GOOD_ERROR
+    assert f"checked on {FEWEST_ROWS:,} of 40,000 rows" in fit.status.reason
+    assert "of 40,000; the log density is then off by" in str(fit)
+    assert type(fit.posterior.target.density) is type(target.density)
+    draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000), float)
+    sd = np.sqrt(np.diag(covariance))
+    assert np.max(np.abs(draws.mean(axis=0) - mean) / sd) < 0.05 + 4 / 100
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.05)
+    if form == "plate":
+        assert set(fit.posterior.draws(jax.random.key(1), 10)) == {"beta"}
+    else:
+        assert found.log_evidence == pytest.approx(log_evidence, abs=0.1)
+
+
+def test_few_rows_are_all_used():
+    data = regression(2_000)
+    for rows in (data, ksivi.Rows(data)):
+        fit = ksivi.fit(jax.random.key(0), target_of(rows), progress=False)
+        assert fit.trusted, str(fit.status)
+        assert fit.diagnostics.num_rows == 0
+        mean, covariance, _ = exact(data)
+        draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000), float)
+        sd = np.sqrt(np.diag(covariance))
+        assert np.max(np.abs(draws.mean(axis=0) - mean) / sd) < 0.05 + 4 / 100
+
+
+def test_a_second_mode_is_a_rival():
+    data = {"y": 1 + np.random.default_rng(0).normal(size=20_000).astype(np.float32)}
+    both = lambda x, rows: -0.5 * jnp.sum((rows["y"] - x[0] ** 2) ** 2)  # noqa: E731
+    target = target_of(data, both, 1)
+    rng, passes = np.random.default_rng(0), Passes(target.density)
+    some = Evaluator(Sampler(rng, target, passes).plain())
+    peaks = peaks_from_search(rng, some, passes, 1.0, 12)
+    assert peaks.num_rivals == 1
+    assert abs(abs(peaks.best.point[0]) - 1) < 0.02
+
+
+def test_rows_that_are_not_enough_are_a_doubt(monkeypatch):
+    data = regression(40_000)
+    monkeypatch.setattr(_many_rows, "_LOADED_BYTES", 0)  # as if there were too many to load
+    monkeypatch.setattr(_many_rows, "_WORST_ERROR", 1e-9)
+    fit = ksivi.fit(jax.random.key(0), target_of(ksivi.Rows(data)), progress=False)
+    assert not fit.trusted
+    assert fit.status.kind == "not trusted"
+    assert "rows, and the log density is then off by" in fit.status.reason
+
+
+def test_a_budget_that_is_too_short_is_named():
+    with pytest.raises(RuntimeError, match=r"budget_s = 1e-06 s ended during the search"):
+        ksivi.fit(jax.random.key(0), target_of(regression(40_000)), budget_s=1e-6, progress=False)
+
+
+def test_a_tempered_target_is_fitted_as_such():
+    data = regression(40_000)
+    _, covariance, _ = exact(data)
+    fit = ksivi.fit(jax.random.key(0), target_of(data).tempered(0.25), progress=False)
+    draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000), float)
+    np.testing.assert_allclose(draws.std(axis=0), 2 * np.sqrt(np.diag(covariance)), rtol=0.05)
+
+
+class _Bar:
+    def __init__(self):
+        self.remarks = []
+
+    def evaluated(self, count):
+        pass
+
+    def remark(self, text):
+        self.remarks.append(text)
+
+
+def test_a_long_fit_is_announced_once(monkeypatch):
+    clock = iter(np.arange(0.0, 10.0, 0.1))
+    monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))
+    all_rows = target_of(regression(20_000), batch_size=None)
+    bar = _Bar()
+    price = Price(bar, all_rows, True)
+    for count in range(32, 32 * 20, 32):
+        price(count)
+    (remark,) = bar.remarks
+    assert "about 80,000 evaluations, 3.1 ms each, over all 20,000 rows" in remark
+    assert "batch_size=1_000" in remark
+
+
+def test_a_short_fit_is_not_announced(monkeypatch):
+    clock = iter(np.arange(0.0, 1.0, 0.001))
+    monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))
+    bar = _Bar()
+    price = Price(bar, target_of(regression(20_000), batch_size=None), True)
+    for count in range(32, 32 * 20, 32):
+        price(count)
+    assert bar.remarks == []
+
+
+def test_an_error_that_is_not_finite_is_infinite():
+    from ksivi.auto._subsample import _spread
+
+    assert _spread(np.array([0.0, np.inf])) == math.inf
+    assert _spread(np.array([0.0, 2.0])) == 1.0
