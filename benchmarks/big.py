@@ -43,7 +43,7 @@ from .slots import pin, slots
 OURS, ALL_ROWS = "ksivi.fit", "ksivi.fit, all rows"
 METHODS = (OURS, ALL_ROWS, "NUTS", "mean-field", "low-rank", "HMCECS")
 _ROOT = Path(__file__).resolve().parents[1]
-_GRACE_S = 5.0
+_GRACE_S = 30.0
 
 
 class Job(NamedTuple):
@@ -154,7 +154,8 @@ def measured(job: Job, options: argparse.Namespace) -> Record:
         ended = _process("fit", job, place, options, limit_s=options.limit_s)
         said, times = read(place / "said.json"), read(place / "times.json").get("seconds", [])
         record = job._asdict() | {"platform": options.platform} | read(place / "about.json")
-        record |= {"seconds": times[-1] if times and said else round(ended.seconds, 2)}
+        spent = options.limit_s if ended.code is None else round(ended.seconds, 2)
+        record |= {"seconds": times[-1] if times and said else spent}
         record |= {"limit_s": options.limit_s, "gib": round(ended.gib, 3)} | _ending(ended, said)
         if times:
             _process("judge", job, place, options)

@@ -6,6 +6,7 @@ prior, likelihood and rows.
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from .development import Case
 
 Draws = Float[np.ndarray, "n d"]
 
-BATCH = 2_000
+BATCH = 1_000
 PRIOR_SCALE = models.PRIOR_SCALE
 _BLOCK = 2**18
 _RAREST, _COMMONEST = 5e-6, 0.2
@@ -199,6 +200,8 @@ def _horseshoe(name: Name) -> Problem:
 
 def _network(name: Name) -> Problem:
     """A network of the paper on all its rows. There is no truth, so its predictions are scored."""
+    if not os.environ.get("KSIVI_DATA"):  # `bnn` would download them
+        raise ValueError(f"{name.text} needs its data set: set KSIVI_DATA to a folder that has it")
     found = ksivi.problems.bnn(name.of, batch_size=None)
     size = minibatched(len(found.y_train))
     target = found.target if size is None else ksivi.problems.bnn(name.of, batch_size=size).target

@@ -26,7 +26,7 @@ Slices = Iterator[Callable[[], Draws] | None]
 Rival = Callable[[PRNGKeyArray, ksivi.Target], Slices]
 
 NUM_DRAWS = 1_000
-_STEPS, _SLICE = 10_000, 500
+_STEPS, _SLICE = 10_000, 100
 _CHAINS, _WARMUP, _PER_CHAIN, _ITERATIONS = 4, 500, 500, 10
 _WARMUP_ECS, _ITERATIONS_ECS, _PER_CHAIN_ECS, _BLOCKS = 1_000, 100, 4_000, 20
 _HIGH_DIM = 100

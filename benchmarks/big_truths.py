@@ -21,8 +21,9 @@ _WEIGHED = 4_000_000_000
 _NEARLY_EXACT, _LEAST_ESS = 0.999, 0.9
 _RARE = 200
 """A level with fewer rows is integrated by itself."""
-_HIGH_DIM, _FEW = 2_000, 4_000
-"""Above this dimension a truth has so few draws, for the sake of memory."""
+_NODES = 97
+_MOST_NUMBERS, _FEWEST = 8_000_000, 4_000
+"""A truth in many dimensions has fewer draws, for the sake of memory, but not fewer than so many."""
 
 
 def none() -> Draws:
@@ -145,14 +146,14 @@ def poisson(
     - `counts`, `exposures`: the sums of each group, which are sufficient.
     """
     rng, groups = np.random.default_rng(7), len(counts)
-    n = n or (NUM_TRUTH if groups <= _HIGH_DIM else _FEW)
+    n = n or min(NUM_TRUTH, max(_MOST_NUMBERS // groups, _FEWEST))
     hyper = _draw_hyper(rng, counts, exposures, n)
     effects = np.empty((n, groups))
-    size = max(1, 20_000_000 // (129 * groups))
+    size = max(1, 20_000_000 // (_NODES * groups))
     for low in range(0, n, size):
         some = hyper[low : low + size]
         effects[low : low + size] = draw_on_grid(
-            rng, *_effects_on_grid(some, counts, exposures, 129)
+            rng, *_effects_on_grid(some, counts, exposures, _NODES)
         )
     return np.concatenate([hyper, effects], axis=1)
 
@@ -207,6 +208,6 @@ def _effects_on_grid(hyper: Float[np.ndarray, "m 2"], counts, exposures, num: in
         rate = exposures * np.exp(mu + tau * z)
         z = z + (tau * (counts - rate) - z) / (1 + tau**2 * rate)
     width = 1 / np.sqrt(1 + tau**2 * exposures * np.exp(mu + tau * z))
-    nodes = z[..., None] + width[..., None] * np.linspace(-9, 9, num)
+    nodes = z[..., None] + width[..., None] * np.linspace(-8, 8, num)
     eta = mu[..., None] + tau[..., None] * nodes
     return nodes, counts[:, None] * eta - exposures[:, None] * np.exp(eta) - 0.5 * nodes**2
