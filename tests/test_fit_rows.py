@@ -314,7 +314,7 @@ def test_a_long_fit_is_announced_once(monkeypatch):
     for count in range(32, 32 * 20, 32):
         price(count)
     (remark,) = bar.remarks
-    assert "about 80,000 evaluations, 3.1 ms each, over all 20,000 rows" in remark
+    assert "at least 80,000 evaluations, 3.1 ms each, over all 20,000 rows" in remark
     assert "batch_size=1_000" in remark
 
 

@@ -80,6 +80,10 @@ def fit(
 
     The first answer that nothing speaks against is returned.
 
+    A target with minibatches and many rows is replaced by some of its rows, with a correction that
+    gives them the gradient and the Hessian of all rows at the mode. A pass over all rows measures
+    the error that is left, and the status has it.
+
     **Arguments:**
 
     - `key`, `target`: a key and a target with log-density values. A batch of keys, or a list of
@@ -184,16 +188,8 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
         known = dataclasses.replace(plan, init=init, is_advised=False)
         return _fit_as_it_is(rng, other, known, began)
 
-    about = plan.recipe.num_starts(target.dim), fit_to, plan.show, began + plan.budget
-    try:
-        fit = fit_to_rows(rng, target, RowsPlan(plan.init, *about))
-        cost = dataclasses.replace(fit.cost, seconds=time.perf_counter() - began)
-        return dataclasses.replace(fit, cost=cost)
-    except OutOfTime:
-        raise RuntimeError(
-            f"budget_s = {plan.budget:g} s ended during the search on some rows: a larger budget "
-            "is needed"
-        ) from None
+    about = plan.init, plan.recipe.num_starts(target.dim), fit_to, plan.show, began, plan.budget
+    return fit_to_rows(rng, target, RowsPlan(*about))
 
 
 def _fit_as_it_is(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,14 +36,19 @@ class Plan(NamedTuple):
 
     - `fit_to`: fits a target as it is, from a posterior or by a search.
     - `show`: shows the name of a stage.
-    - `deadline`: a time of `time.perf_counter`.
+    - `began`, `budget`: when the fit began, by `time.perf_counter`, and the seconds that it has.
     """
 
     init: Posterior | None
     num_starts: int
     fit_to: FitTo
     show: Callable[[str], None]
-    deadline: float
+    began: float
+    budget: float
+
+    @property
+    def deadline(self) -> float:
+        return self.began + self.budget
 
 
 def uses_some_rows(target: Target) -> bool:
@@ -57,6 +63,18 @@ def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fit
 
     All rows are used instead if there are few, or if some are not enough and all are in memory.
     """
+    try:
+        fit = _fit_to_rows(rng, target, plan)
+    except OutOfTime:
+        raise RuntimeError(
+            f"budget_s = {plan.budget:g} s ended during the search on some rows: a larger budget "
+            "is needed"
+        ) from None
+    cost = dataclasses.replace(fit.cost, seconds=time.perf_counter() - plan.began)
+    return dataclasses.replace(fit, cost=cost)
+
+
+def _fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[FitDiagnostics]:
     passes = Passes(target.density, plan.deadline)
     whole = _whole(target)
     if whole is not None and passes.num_rows <= _FEW_ROWS:

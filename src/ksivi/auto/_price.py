@@ -48,7 +48,7 @@ class Price:
     def _text(self) -> str:
         minutes = _TYPICAL * self._seconds / 60
         each = f"{1e3 * self._seconds:.2g} ms each"
-        price = f"this fit may take {minutes:.0f} min: about {_TYPICAL:,} evaluations, {each}"
+        price = f"this fit may take {minutes:.0f} min or more: at least {_TYPICAL:,} evaluations, {each}"
         num_rows = self._target.density.num_rows
         if not self._is_advised:
             return price

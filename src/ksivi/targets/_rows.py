@@ -141,6 +141,8 @@ class Rows:
         for i, chosen in zip(numbers, np.split(rows[order], begins[1:]), strict=True):
             inside = chosen - int(i) * self.block_size
             parts.append(jax.tree.map(lambda leaf, at=inside: leaf[at], self.block(int(i))))
+            if len(parts) % self.pool == 0:
+                self.release()
         self.release()
         back = np.argsort(order, kind="stable")
         return jax.tree.map(lambda leaf: leaf[back], _joined(parts))
