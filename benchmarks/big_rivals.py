@@ -5,6 +5,7 @@ None while it has none. So a run can be ended at any slice, and its accuracy at 
 the likelihood and the rows of the target.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,7 +131,7 @@ def _chains(kernel, state, rows, num_warmup: int, num_kept: int, per_slice: int)
     for i in range((num_warmup + num_kept) // per_slice):
         state, positions = jax.block_until_ready(advance(state, rows))
         kept += [np.asarray(positions)] if i >= num_warmup // per_slice else []
-        yield (lambda kept=tuple(kept): _thinned(kept)) if kept else None
+        yield functools.partial(_thinned, tuple(kept)) if kept else None
 
 
 def _thinned(kept: tuple[np.ndarray, ...]) -> Draws:
@@ -160,7 +161,7 @@ def guided(make: Callable, rate: float = 1e-2) -> Rival:
 
         for _ in range(_STEPS // _SLICE):
             state = jax.block_until_ready(advance(state, rows))
-            yield lambda state=state: draws(state)
+            yield functools.partial(draws, state)
 
     return run
 
