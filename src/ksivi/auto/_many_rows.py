@@ -20,8 +20,8 @@ from ._verdict import with_doubt, with_remark
 
 FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
 
-_FEW_ROWS = 4 * FEWEST_ROWS
-"""So few rows are all used."""
+_FEW_ROWS, _ROWS_PER_DIM = 4 * FEWEST_ROWS, 500
+"""So few rows, or so few for each dimension, are all used: some would not be enough."""
 _WORST_ERROR = 0.1
 """A larger error of the log density is a doubt, in nats."""
 _NUM_DRAWS, _MOST_FITS = 128, 3
@@ -55,7 +55,7 @@ def uses_some_rows(target: Target) -> bool:
     """Whether the target's rows are too many to use all of them, and the user allows some."""
     if not target.is_minibatched or has_axis("data"):
         return False
-    return target.host_rows is not None or (target.density.num_rows or 0) > _FEW_ROWS
+    return target.host_rows is not None or (target.density.num_rows or 0) > _few_rows(target)
 
 
 def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[FitDiagnostics]:
@@ -77,16 +77,25 @@ def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fit
 def _fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[FitDiagnostics]:
     passes = Passes(target.density, plan.deadline)
     whole = _whole(target)
-    if whole is not None and passes.num_rows <= _FEW_ROWS:
+    if whole is not None and passes.num_rows <= _few_rows(target):
         return plan.fit_to(whole, plan.init)
     sampler = Sampler(rng, target, passes)
     plan.show(f"search on {FEWEST_ROWS:,} of {passes.num_rows:,} rows")
     peaks = _peaks(rng, sampler, plan)
     plan.show("choice of rows")
     found = sampler.around(peaks.best)
-    if whole is not None and (peaks.num_rivals or not found.error <= _WORST_ERROR):
+    if whole is not None and (peaks.num_rivals or found.error > _WORST_ERROR):
         return plan.fit_to(whole, plan.init)
-    return _fitted(rng, sampler, peaks, found, plan)
+    fit, found = _fitted(rng, sampler, peaks, found, plan)
+    return (
+        fit
+        if whole is None or not found.error > _WORST_ERROR
+        else plan.fit_to(whole, fit.posterior)
+    )
+
+
+def _few_rows(target: Target) -> int:
+    return max(_FEW_ROWS, _ROWS_PER_DIM * target.dim)
 
 
 def _peaks(rng: np.random.Generator, sampler: Sampler, plan: Plan) -> Peaks:
@@ -100,29 +109,45 @@ def _peaks(rng: np.random.Generator, sampler: Sampler, plan: Plan) -> Peaks:
 
 def _fitted(
     rng: np.random.Generator, sampler: Sampler, peaks: Peaks, found: Sampled, plan: Plan
-) -> Fit[FitDiagnostics]:
+) -> tuple[Fit[FitDiagnostics], Sampled]:
     """Fits surrogates, each around the answer before, until the error at the answer is small."""
     peak, start = peaks.best, plan.init or sampler.start(peaks.best, found)
     for left in range(_MOST_FITS, 0, -1):
         fit = plan.fit_to(found.target, start)
         if fit.status.kind == "interrupted":
-            return _of_target(fit, sampler.target)
+            return _of_target(fit, sampler.target), found
         plan.show(f"pass over all {sampler.passes.num_rows:,} rows")
         draws = fit.posterior.host_draws(rng, _NUM_DRAWS)
-        try:
-            offset, error = sampler.offset(found.target, draws, peak.point)
-            found = dataclasses.replace(found, error=error)
-            if error <= GOOD_ERROR or left == 1:
-                break
-            peak, start = _recentred(sampler, draws), fit.posterior
-            found = sampler.around(peak, found)
-        except OutOfTime:
-            found, offset = dataclasses.replace(found, error=math.nan), math.nan
+        offset, error = _measured(sampler, found, draws, peak)
+        found = dataclasses.replace(found, error=error)
+        better = _better(sampler, found, draws) if left > 1 and error > GOOD_ERROR else None
+        if better is None:
             break
-        if found.error > _WORST_ERROR and not sampler.can_grow(found):
-            break
+        (peak, found), start = better, fit.posterior
     noted = _noted(_of_target(fit, sampler.target), sampler, peaks, found, offset)
-    return _judged(noted, peaks, found, sampler.passes.num_rows)
+    return _judged(noted, peaks, found, sampler.passes.num_rows), found
+
+
+def _measured(
+    sampler: Sampler, found: Sampled, draws: Float[np.ndarray, "n d"], peak: Peak
+) -> tuple[float, float]:
+    """The mean and the standard deviation of f − f̃ over draws; NaN if there is no time for it."""
+    try:
+        return sampler.offset(found.target, draws, peak.point)
+    except (OutOfTime, KeyboardInterrupt):  # the answer is there already
+        return math.nan, math.nan
+
+
+def _better(
+    sampler: Sampler, found: Sampled, draws: Float[np.ndarray, "n d"]
+) -> tuple[Peak, Sampled] | None:
+    """A surrogate with a smaller error, around the mean of draws; None if there is none."""
+    try:
+        peak = _recentred(sampler, draws)
+        better = sampler.around(peak, found)
+    except (OutOfTime, KeyboardInterrupt):
+        return None
+    return (peak, better) if better.error < found.error else None
 
 
 def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:

@@ -31,7 +31,8 @@ FEWEST_ROWS = 4_096
 """The number of rows that a surrogate has at first."""
 GOOD_ERROR = 0.05
 """Rows are added until the error of the log density is smaller, in nats."""
-_MOST_ROWS = 2**18
+_MOST_ROWS, _LEAST_GAIN = 2**18, 4
+"""The most rows of a surrogate: these, or a quarter of all rows."""
 _NUM_DRAWS, _NUM_STEPS = 64, 8
 """Draws at which the error is measured, and steps at which rows are weighed."""
 _MARGIN, _GROWTH = 1.5, 4
@@ -126,7 +127,7 @@ class Sampler:
 
     @property
     def _most_rows(self) -> int:
-        return min(_MOST_ROWS, self.passes.num_rows // 2)
+        return min(_MOST_ROWS, self.passes.num_rows // _LEAST_GAIN)
 
     def start(self, peak: Peak, found: Sampled) -> Posterior | None:
         """Laplace's approximation, adapted to a surrogate; None without a Hessian."""
