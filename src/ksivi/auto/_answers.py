@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from ..families import GaussianMixture
 from ..results import Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ..training import Callback, Checkpoints
+from ._arguments import Kind
 from ._better import better_draws, polished
 from ._doubts import Findings
 from ._em import fit_mixture
@@ -27,7 +27,6 @@ from ._trust import examine
 from ._verdict import Answer
 
 Draws = Float[np.ndarray, "n d"]
-Kind = Literal["gaussian", "mixture", "sampler"]
 
 _MOST_ROUNDS = 3
 """How often a mixture is fitted again, to draws that the checks have corrected."""

@@ -5,15 +5,14 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PRNGKeyArray
 
 from .._core.checks import (
-    as_choice,
     as_count,
     as_flag,
     as_keys,
@@ -38,9 +37,12 @@ from ..training import (
     stages,
     with_sharded_rows,
 )
-from ._answers import Draws, Kind, mixture_answer, trained_answer
+from ._answers import Draws, mixture_answer, trained_answer
+from ._arguments import Kind, as_init, as_kind, as_target, is_batch
+from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
 from ._many_rows import fit_to_rows, uses_some_rows
+from ._measured import LARGE_DIM
 from ._price import Price
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
@@ -124,19 +126,19 @@ def fit(
     print(fit)
     ```
     """
-    if isinstance(target, list | tuple) or _is_batch(key):
+    if isinstance(target, list | tuple) or is_batch(key):
         # All arguments, by name. Callers with one target, nearly all, need no cast of the result.
         return _fit_many(key, target, locals())  # type: ignore[return-value]
     key = as_single_key(key)
     if not isinstance(recipe, Recipe | None):
         raise ValueError(f"recipe must be a ksivi.Recipe, got {describe(recipe)}")
-    single = _as_target(target)
-    earlier = None if init is None else _as_init(init, single)
+    single = as_target(target)
+    earlier = None if init is None else as_init(init, single)
     if refine is not None:
         require_refinement(refine)
     require_callbacks(callbacks)
     about_training = (recipe, num_steps, checkpoint, *callbacks)
-    kind = _as_kind(at_least, is_sampler=any(one is not None for one in about_training))
+    kind = as_kind(at_least, is_sampler=any(one is not None for one in about_training))
     recipe = Recipe() if recipe is None else recipe
     if num_steps is not None:
         recipe = dataclasses.replace(recipe, max_steps=as_count(num_steps, "num_steps"))
@@ -152,7 +154,7 @@ def fit(
             program_cache(as_flag(cache, "cache")),
             handle_sigterm(checkpoint is not None),
             use_mesh(require_threads(as_mesh(mesh))),
-            few_threads(single.dim),
+            few_threads(single.dim if kind == "sampler" else 1),  # others have thin matrices
         ):
             return gathered(_fit(key, with_sharded_rows(single), plan))
     finally:
@@ -199,14 +201,23 @@ def _fit_as_it_is(
     evaluate = Evaluator(target)
     evaluate.deadline = began + plan.budget
     evaluate.watch = None if plan.bar is None else Price(plan.bar, target, plan.is_advised)
-    plan.show("search")
-    try:
+    is_large = evaluate.dim > LARGE_DIM and plan.kind != "sampler"
+    start, answer = (_large if is_large else _small)(rng, evaluate, plan, began)
+    answer, corrected = _ended_by_budget(evaluate, answer, plan.budget), None
+    if plan.refine is not None:
+        evaluate.deadline = math.inf
+        with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
+            corrected = refined(rng, evaluate, plan.refine, answer)
+    fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
+    return dataclasses.replace(fit, refined=corrected)
+
+
+def _small(
+    rng: np.random.Generator, evaluate: Evaluator, plan: _Plan, began: float
+) -> tuple[Start, Answer]:
+    """A Gaussian, a mixture or a trained sampler."""
+    with _searching(evaluate, plan):
         start = _start(rng, evaluate, plan)
-    except OutOfTime:
-        raise RuntimeError(
-            f"budget_s = {plan.budget:g} s ended during the search, after {evaluate.count:,} "
-            "evaluations of the log density: a larger budget is needed"
-        ) from None
     answer, draws = None, start.draws
     if plan.kind != "sampler":
         plan.show("Gaussians and their checks")
@@ -218,13 +229,30 @@ def _fit_as_it_is(
             if answer is None:
                 raise
             answer = dataclasses.replace(answer, findings=None)
-    answer, corrected = _ended_by_budget(evaluate, answer, plan.budget), None
-    if plan.refine is not None:
-        evaluate.deadline = math.inf
-        with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
-            corrected = refined(rng, evaluate, plan.refine, answer)
-    fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
-    return dataclasses.replace(fit, refined=corrected)
+    return start, answer
+
+
+def _large(
+    rng: np.random.Generator, evaluate: Evaluator, plan: _Plan, began: float
+) -> tuple[Start, Answer]:
+    """A Gaussian or a warped Gaussian: in many dimensions nothing is trained."""
+    with _searching(evaluate, plan):
+        found = find_large(rng, evaluate, plan.init)
+    plan.show("a Gaussian and its chains")
+    return found.start, large_answer(rng, evaluate, found)
+
+
+@contextlib.contextmanager
+def _searching(evaluate: Evaluator, plan: _Plan) -> Iterator[None]:
+    """The search must end within the budget: without it there is nothing to return."""
+    plan.show("search")
+    try:
+        yield
+    except OutOfTime:
+        raise RuntimeError(
+            f"budget_s = {plan.budget:g} s ended during the search, after {evaluate.count:,} "
+            "evaluations of the log density: a larger budget is needed"
+        ) from None
 
 
 def _start(rng: np.random.Generator, evaluate: Evaluator, plan: _Plan) -> Start:
@@ -263,37 +291,6 @@ def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
 
 def _trained_cost(fit: Fit) -> tuple[int, int]:
     return fit.cost.steps, fit.cost.score_evals
-
-
-def _as_target(target: Target | Sequence[Target]) -> Target:
-    if not isinstance(target, Target):
-        raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
-    if not target.has_log_density:
-        raise ValueError(
-            "fit needs log-density values, but this target has only a score: use ksivi.train"
-        )
-    return target
-
-
-def _as_init(init: Fit | Posterior, target: Target) -> Posterior:
-    posterior = init.posterior if isinstance(init, Fit) else init
-    if not isinstance(posterior, Posterior) or not posterior.family.has_density:
-        raise ValueError(
-            f"init must be an earlier fit with a density, not stored draws, got {type(init).__name__}"
-        )
-    if posterior.dim != target.dim:
-        raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")
-    return posterior
-
-
-def _as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
-    if at_least is None:
-        return "sampler" if is_sampler else "gaussian"
-    return as_choice(at_least, "at_least", get_args(Kind))
-
-
-def _is_batch(key: PRNGKeyArray) -> bool:
-    return bool(np.ndim(key)) if hasattr(key, "dtype") else False
 
 
 def _fit_many(

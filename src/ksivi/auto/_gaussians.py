@@ -96,7 +96,7 @@ def batch_and_match(
                 put(fits, active, rows(fits, active).watched(worst))
             if t + 1 == num_steps - _NUM_AVERAGED:
                 fits.num_averaged[fits.num_averaged == 0] = 1
-        return Gaussians(fits.means, fits.roots, _elbos(rng, evaluate, fits.means, fits.roots))
+        return Gaussians(fits.means, fits.roots, elbos_of(rng, evaluate, fits.means, fits.roots))
 
 
 class _Fits(NamedTuple):
@@ -254,7 +254,7 @@ def _change(old_means: Points, old_roots: Roots, means: Points, roots: Roots) ->
     return np.sqrt(spread / means.shape[1])
 
 
-def _elbos(rng: np.random.Generator, evaluate: Evaluate, means: Points, roots: Roots) -> Values:
+def elbos_of(rng: np.random.Generator, evaluate: Evaluate, means: Points, roots: Roots) -> Values:
     x, log_q = _draws(rng, means, roots, _NUM_ELBO_DRAWS)
     log_p = evaluate(x.reshape(-1, x.shape[2]))[0].reshape(log_q.shape)
     return np.mean(log_p - log_q, axis=1)

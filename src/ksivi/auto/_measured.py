@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._core.roots import Root
+from .._core.warped import Warped
 from ..diagnostics import (
     Difference,
     Importance,
@@ -25,12 +27,21 @@ from ..targets import Evaluator
 from ._modes import Modes
 
 Draws = Float[np.ndarray, "n d"]
+Frame = tuple[Float[np.ndarray, " d"], Root]
 
-NUM_WEIGHED, NUM_MIXING, WIDENING = 8_000, 1_000, 1.5
-"""The number of weighted draws, the number of z in each density, and the widening of the mixing."""
+LARGE_DIM = 150
+"""Above it, answers are warped Gaussians, and all costs are of few draws and few directions."""
+_NUM_AXES = 32
+
+NUM_MIXING, WIDENING = 1_000, 1.5
+"""The number of z in each density, and the widening of the mixing."""
+_NUM_WEIGHED, _FEW_WEIGHED = 8_000, 1_000
+"""The number of weighted draws; few in many dimensions, where weights hardly ever decide."""
 _SURE_KHAT, _SURE_SHARE = 0.5, 0.7
 """Weights with lighter tails, most of which count, can show alone that the draws are good."""
-_NUM_DRAWS, _FEW_CHAINS, _FEW_TRANSITIONS = 10_000, 200, 20
+_NUM_DRAWS, _MOST_NUMBERS = 10_000, 8_000_000
+"""Draws that are compared, if their coordinates are not more numbers than this."""
+_FEW_CHAINS, _FEW_TRANSITIONS = 200, 20
 _BATCHES, _MORE_RUNS = 4, 3
 """Chains come in batches. Four of them have one chain per draw that is wanted, if chains are so
 slow that only their ends count. They run on at most three times to decide about tails."""
@@ -74,7 +85,7 @@ class Measured:
     @property
     def is_light(self) -> bool:
         """Whether averages with the wider weights are reliable."""
-        return self.khats[1] < khat_threshold(NUM_WEIGHED)
+        return self.khats[1] < khat_threshold(num_weighed(self.draws.shape[1]))
 
     @functools.cached_property
     def by_weights(self) -> Difference:
@@ -92,13 +103,16 @@ class Measured:
         return (2 / len(self.moved.settled)) ** 0.5 if self.is_sure else 0.0
 
     @functools.cached_property
-    def axes(self) -> Float[np.ndarray, "d d"]:
+    def axes(self) -> Float[np.ndarray, "d k"]:
         """Principal axes, one per column, in standard deviations. Wrong dependence shows on them.
 
-        One half of the chains gives the axes, and the other half is compared along them.
+        One half of the chains gives the axes, and the other half is compared along them. In many
+        dimensions these are the first principal axes, and as many random directions.
         """
         states = self.moved.settled[::2]
         sd = np.maximum(states.std(axis=0), _TINY)
+        if len(sd) > LARGE_DIM:
+            return _directions(states / sd) / sd[:, None]
         return np.linalg.eigh(np.atleast_2d(np.corrcoef(states, rowvar=False)))[1] / sd[:, None]
 
     @functools.cached_property
@@ -109,23 +123,34 @@ class Measured:
     @property
     def is_close(self) -> bool:
         """Whether weights and chains change the draws by hardly more than noise."""
-        is_heavy = self.khats[0] >= khat_threshold(NUM_WEIGHED)
+        is_heavy = self.khats[0] >= khat_threshold(num_weighed(self.draws.shape[1]))
         return self.is_sure or (
             self.by_chains.is_tiny(len(self.moved.settled))
             and (is_heavy or is_unchanged(self.plain))
         )
 
 
-def measure(rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior) -> Measured:
-    """Weighs draws, and runs chains from them. Draws that run to infinity raise ValueError."""
-    draws = posterior.host_draws(rng, _NUM_DRAWS)
+def measure(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    posterior: Posterior,
+    moved: Movement | None = None,
+) -> Measured:
+    """Weighs draws, and runs chains from them if there are none that have settled.
+
+    Draws that run to infinity raise ValueError.
+    """
+    draws = other_draws(rng, posterior)
     plain = weigh(rng, evaluate, posterior, 1.0)
     weighed = weigh(rng, evaluate, posterior, WIDENING)
+    if moved is not None:
+        return Measured(draws, plain, weighed, moved, is_sure=False)
     is_sure = is_reliable(plain) and is_reliable(weighed, 0.0) and is_unchanged(plain)
     if is_sure:  # a few short chains show whether they lead somewhere else
-        num_chains = max(_FEW_CHAINS, _CHAINS_PER_DIM * evaluate.dim)
+        frame = frame_of(posterior)
+        num_chains = max(_FEW_CHAINS, 0 if frame else _CHAINS_PER_DIM * evaluate.dim)
         before = posterior.host_draws(rng, num_chains)
-        moved = chains(rng, evaluate, before, _FEW_TRANSITIONS)
+        moved = chains(rng, evaluate, before, _FEW_TRANSITIONS, frame)
     else:
         moved = _moved(rng, evaluate, posterior, draws)
     return Measured(draws, plain, weighed, moved, is_sure)
@@ -134,13 +159,29 @@ def measure(rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior)
 def batch_of_chains(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior
 ) -> Movement:
-    num_chains = max(_num_moved(evaluate.dim) // _BATCHES, _CHAINS_PER_DIM * evaluate.dim)
-    return chains(rng, evaluate, posterior.host_draws(rng, num_chains))
+    frame, num_chains = frame_of(posterior), _num_moved(evaluate.dim) // _BATCHES
+    if frame is None:
+        num_chains = max(num_chains, _CHAINS_PER_DIM * evaluate.dim)
+    return chains(rng, evaluate, posterior.host_draws(rng, num_chains), frame=frame)
 
 
 def other_draws(rng: np.random.Generator, posterior: Posterior) -> Draws:
     """As many draws as are measured."""
-    return posterior.host_draws(rng, _NUM_DRAWS)
+    most = max(_MOST_NUMBERS // posterior.dim, _NUM_DRAWS // 10)
+    return posterior.host_draws(rng, min(_NUM_DRAWS, most))
+
+
+def frame_of(posterior: Posterior) -> Frame | None:
+    """Coordinates for chains: those of a warped Gaussian, else those of the chains' first states."""
+    on_host = posterior.on_host()
+    return on_host.linear() if isinstance(on_host, Warped) else None
+
+
+def _directions(states: Draws) -> Float[np.ndarray, "d k"]:
+    """The first principal axes of standardised states, and as many random directions."""
+    first = np.linalg.svd(states - states.mean(axis=0), full_matrices=False)[2][:_NUM_AXES]
+    others = np.random.default_rng(0).standard_normal((_NUM_AXES, states.shape[1]))
+    return np.concatenate([first, others]).T
 
 
 def _moved(
@@ -150,17 +191,17 @@ def _moved(
     moved = batch_of_chains(rng, evaluate, posterior)
     while len(moved.settled) < _num_moved(evaluate.dim):
         moved = moved.with_more(batch_of_chains(rng, evaluate, posterior))
-    is_mixture = posterior.on_host() is not None
+    frame, is_mixture = frame_of(posterior), posterior.on_host() is not None
     if is_mixture and not difference(draws, moved.settled).is_tiny(len(moved.settled)):
         return moved  # it will be fitted again
     if moved.lag > _QUICK_LAG:
         num_transitions = min(_LONGER * moved.lag, _MOST_TRANSITIONS)
-        moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions))
+        moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions, frame))
     for _ in range(_MORE_RUNS):
         num_counted = len(moved.settled) if is_mixture else None
         if not difference(draws, moved.settled).is_undecided(num_counted):
             break
-        moved = moved.continued(chains(rng, evaluate, moved.after), keep=True)
+        moved = moved.continued(chains(rng, evaluate, moved.after, frame=frame), keep=True)
     return moved
 
 
@@ -175,7 +216,13 @@ def _num_moved(dim: int) -> int:
 def weigh(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, widening: float
 ) -> Importance:
-    return weighted(rng, evaluate, posterior, NUM_WEIGHED, NUM_MIXING, widening)
+    number = num_weighed(posterior.dim)
+    return weighted(rng, evaluate, posterior, number, NUM_MIXING, widening)
+
+
+def num_weighed(dim: int) -> int:
+    """The number of weighted draws."""
+    return _NUM_WEIGHED if dim <= LARGE_DIM else _FEW_WEIGHED
 
 
 def share(weighed: Importance) -> float:

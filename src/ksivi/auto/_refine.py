@@ -12,6 +12,7 @@ from ..diagnostics import Movement, chains, pareto_khat
 from ..families import Empirical
 from ..results import Posterior
 from ..targets import Evaluator
+from ._measured import frame_of
 from ._verdict import Answer
 
 Refinement = Literal["hmc", "importance"]
@@ -71,4 +72,5 @@ def _settled(
     """States of the chains of the checks, or the ends of new ones if those were few and short."""
     if len(moved.settled) >= _FEWEST:
         return moved.settled
-    return chains(rng, evaluate, posterior.host_draws(rng, _FEWEST)).after
+    frame = frame_of(posterior)
+    return chains(rng, evaluate, posterior.host_draws(rng, _FEWEST), frame=frame).after

@@ -17,6 +17,7 @@ from ._gaussians import LEAST_MASS, LOCAL_SD, Gaussians, batch_and_match, standa
 from ._modes import Modes, modes_of, separate
 from ._scan import CHAINS_PER_START, FARTHEST, with_far_modes
 from ._search import Found, distinct, first_starts, search
+from ._secants import secants
 from ._tails import improper_from
 
 Points = Float[np.ndarray, "n d"]
@@ -28,6 +29,8 @@ _ROUGH_DRAWS = 3_000
 _NUM_EARLY = 4
 _SEARCH_SHARE = 0.2
 """There is no scan for further modes if the search took more than this share of the time."""
+_SECANT_DIM = 50
+"""From here on, Gaussians are fitted by secants."""
 _ORIGIN_SDS = (0.1, 1.0)
 """Standard deviations of the Gaussians that start at the origin."""
 
@@ -78,7 +81,7 @@ def find_start(
     """Searches for modes, fits Gaussians around them, and anneals their mixture if need be."""
     began = time.perf_counter()
     found = search(evaluate, first_starts(rng, num_starts, evaluate.dim))
-    gaussians, ends = batch_and_match(rng, evaluate, *_candidates(evaluate, found)), found.points
+    gaussians, ends = _gaussians(rng, evaluate, *candidates(evaluate, found)), found.points
     scanned = scanned and time.perf_counter() < began + _SEARCH_SHARE * (evaluate.deadline - began)
     if scanned:
         gaussians, more = with_far_modes(rng, evaluate, found, gaussians)
@@ -94,13 +97,21 @@ def find_start(
     return dataclasses.replace(start, improper=improper, num_paths=num_paths, scanned=scanned)
 
 
+def _gaussians(
+    rng: np.random.Generator, evaluate: Evaluator, starts: Points, sds: Float[np.ndarray, " m"]
+) -> Gaussians:
+    """A batch for batch and match has 2d points too, but tells less of the curvature."""
+    fitted = batch_and_match if evaluate.dim < _SECANT_DIM else secants
+    return fitted(rng, evaluate, starts, sds)
+
+
 def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -> Start:
     """A start from an earlier posterior. Its draws are annealed to the target if that is needed.
 
     There is no search.
     """
     mixture = init.on_host()
-    if mixture is None:
+    if not isinstance(mixture, Mixture):
         mixture = fit_mixture(rng, init.host_draws(rng, _ROUGH_DRAWS))
     elbos = np.log(np.maximum(mixture.shares, LEAST_MASS))  # the masses, up to a common factor
     particles = begin(rng, evaluate, mixture, _ROUGH_DRAWS)
@@ -198,7 +209,7 @@ def _covers(gaussian: tuple[np.ndarray, np.ndarray, float], place: np.ndarray) -
     return bool(distance2[0] < len(place) + 4 * np.sqrt(2 * len(place)))
 
 
-def _candidates(evaluate: Evaluator, found: Found) -> tuple[Points, Float[np.ndarray, " m"]]:
+def candidates(evaluate: Evaluator, found: Found) -> tuple[Points, Float[np.ndarray, " m"]]:
     """Means and standard deviations to start Gaussians from.
 
     The means are the distinct ends of the paths, early points of some paths, and the origin.

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._core.numerics import new_key
-from ..diagnostics import Difference, difference, discrepancy, khat_threshold
+from ..diagnostics import Difference, Movement, difference, discrepancy, khat_threshold
 from ..results import Discrepancy, FitDiagnostics, Posterior
 from ..targets import Evaluator
 from ._doubts import Findings, cannot_tell, memory_of_modes, moves, runs_differ, weights_move
 from ._measured import (
     NUM_MIXING,
-    NUM_WEIGHED,
     WIDENING,
     Draws,
     Measured,
     batch_of_chains,
     measure,
+    num_weighed,
     other_draws,
     share,
 )
@@ -31,6 +31,7 @@ def examine(
     posterior: Posterior,
     start: Start,
     others: Sequence[Posterior] = (),
+    moved: Movement | None = None,
 ) -> Findings:
     """Checks a posterior.
 
@@ -38,9 +39,10 @@ def examine(
 
     - `start`: what the search found: modes, which the draws must not miss.
     - `others`: the posteriors of independent runs, which should agree with it.
+    - `moved`: chains that have settled. Default: new chains from draws of the posterior.
     """
     try:
-        found = measure(rng, evaluate, posterior)
+        found = measure(rng, evaluate, posterior, moved)
         along_axes = found.along_axes
     except (ValueError, np.linalg.LinAlgError) as error:
         return _unexamined(rng, evaluate, posterior, start, error)
@@ -86,7 +88,7 @@ def _diagnostics(
         log_evidence=found.weighed.log_evidence,
         log_evidence_error=found.weighed.log_evidence_error,
         pareto_khat=found.khats[0],
-        pareto_khat_limit=khat_threshold(NUM_WEIGHED),
+        pareto_khat_limit=khat_threshold(num_weighed(found.draws.shape[1])),
         wide_pareto_khat=found.khats[1],
         effective_share=share(found.plain),
         weights_difference=found.by_weights.summary(),
@@ -94,7 +96,7 @@ def _diagnostics(
         hmc_memory=memory,
         run_differences=tuple(one.summary() for one in apart),
         ksd=ksd,
-        num_weights=NUM_WEIGHED,
+        num_weights=num_weighed(found.draws.shape[1]),
         num_mixing=0 if is_mixture else NUM_MIXING,  # a mixture has no z
         widening=WIDENING,
     )

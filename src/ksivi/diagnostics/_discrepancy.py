@@ -71,7 +71,7 @@ def _in_coordinates(posterior: Posterior, x: Points, score: Points) -> tuple[Poi
     """u with x = loc + scale u, and the score in u: scaleᵀ s."""
     mixture = posterior.on_host()
     if mixture is not None:
-        loc, scale = _moments(mixture)
+        loc, scale = _moments(mixture) if isinstance(mixture, Mixture) else mixture.diagonal()
     elif posterior.coordinates is not None:
         affine = posterior.coordinates
         loc, scale = np.asarray(affine.loc, np.float64), np.asarray(affine.scale, np.float64)

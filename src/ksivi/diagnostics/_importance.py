@@ -12,6 +12,7 @@ from .._core.checks import as_count, as_positive, as_single_key
 from .._core.compile import one_shot
 from .._core.mixtures import Mixture
 from .._core.numerics import generator, new_key, truncated_weights
+from .._core.warped import Halves, Warped
 from ..families import GaussianMixture, SemiImplicit
 from ..results import Posterior
 from ..targets import Affine, Evaluator, Target
@@ -151,13 +152,16 @@ def _proposed(
         return _from_mixture(rng, mixture.widened(widening), num_blocks)
     if not family.has_density:
         raise ValueError("posterior must be a sampler; stored draws have no density and no weights")
+    assert isinstance(family, SemiImplicit)
     wide = family.widened(widening)
     blocks = _from_family(new_key(rng), wide, posterior.coordinates, num_blocks, num_mixing)
     draws, log_q = (np.asarray(part, np.float64) for part in blocks)
     return draws, log_q
 
 
-def _from_mixture(rng: np.random.Generator, mixture: Mixture, num_blocks: int) -> Blocks:
+def _from_mixture(
+    rng: np.random.Generator, mixture: Mixture | Warped | Halves, num_blocks: int
+) -> Blocks:
     draws, _ = mixture.draws(rng, num_blocks * _BLOCK)
     # In the precision of the evaluator, so that p and q are taken at the same points.
     draws = draws.astype(jnp.result_type(float)).astype(np.float64)

@@ -11,6 +11,7 @@ from .._core.checks import as_count, as_single_key
 from .._core.hmc import Evaluate, Place, hmc_transition, where_finite
 from .._core.mixtures import root_of
 from .._core.numerics import generator
+from .._core.roots import DenseRoot, Root
 from ..results import Posterior
 from ..targets import Evaluator, Target
 from ._checks import require_fit
@@ -127,19 +128,24 @@ def chains(
     evaluate: Evaluate,
     before: Float[np.ndarray, "n d"],
     num_transitions: int = 40,
+    frame: tuple[Float[np.ndarray, " d"], Root] | None = None,
 ) -> Movement:
-    """Runs Hamiltonian Monte Carlo from these draws, in coordinates x = mean + R u of the draws.
+    """Runs Hamiltonian Monte Carlo from these draws, in coordinates x = mean + R u.
 
     The determinant of R is constant, and left out of the log density.
+
+    **Arguments:**
+
+    - `frame`: mean and R. Default: those of the draws, of which there must be more than dimensions.
     """
-    mean, root = before.mean(axis=0), root_of(before)
+    mean, root = frame or (before.mean(axis=0), DenseRoot(root_of(before)))
 
     @np.errstate(all="ignore")
     def at(u: Float[np.ndarray, "n d"]) -> Place:
-        log_densities, scores = where_finite(evaluate, mean + u @ root.T)
-        return Place(u, log_densities, scores @ root)
+        log_densities, scores = where_finite(evaluate, mean + root.times(u))
+        return Place(u, log_densities, root.pulled(scores))
 
-    place, states = at(np.linalg.solve(root, (before - mean).T).T), []
+    place, states = at(root.solve(before - mean)), []
     log_step, rates = np.log(_FIRST_STEP), np.zeros(num_transitions)
     for t in range(num_transitions):
         place, accepted = hmc_transition(rng, at, place, np.exp(log_step))
@@ -147,7 +153,7 @@ def chains(
         if t < num_transitions // 2:
             log_step += 2 / np.sqrt(t + 1) * (rates[t] - _ACCEPTANCE)
         elif (num_transitions - 1 - t) % _APART == 0:
-            states.append(mean + place.x @ root.T)
+            states.append(mean + root.times(place.x))
     return Movement(before, np.stack(states), float(rates[num_transitions // 2 :].mean()))
 
 

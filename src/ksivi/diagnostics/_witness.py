@@ -1,5 +1,7 @@
 """The witness function of KSD: where a fit is wrong, and in which direction."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -89,7 +91,7 @@ def witness(
         raise ValueError(
             "posterior must be a trained sampler; stored draws have no conditional score"
         )
-    family = posterior.family
+    family: Any = posterior.family
     y, conditional = family.transport(
         family.noise(as_single_key(key), as_count(num_samples, "num_samples", minimum=2))
     )

@@ -9,6 +9,7 @@ from ._mixing import AbstractMixing, GaussianMixing, ModeMixing, SampledMixing, 
 from ._mixture import GaussianMixture
 from ._networks import MLP, Constant, PerMode
 from ._semi_implicit import SemiImplicit
+from ._warped import WarpedGaussian
 
 __all__ = [
     "MLP",
@@ -24,6 +25,7 @@ __all__ = [
     "SampledMixing",
     "SemiImplicit",
     "Triangular",
+    "WarpedGaussian",
     "WideMixing",
     "groups",
     "trainable",

@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.mixtures import Mixture
+from .._core.warped import Warped
 
 _SIZES = (1_024, 16_384)
 """The number of draws is rounded up to these sizes, so that few programs are compiled."""
@@ -32,7 +33,7 @@ class AbstractFamily(eqx.Module):
         """How many draws to make if n are needed, so that few sizes are compiled."""
         return n
 
-    def on_host(self) -> Mixture | None:
+    def on_host(self) -> Mixture | Warped | None:
         """The same distribution in NumPy, which compiles nothing; None if it has no such form."""
         return None
 

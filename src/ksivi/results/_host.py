@@ -4,17 +4,18 @@ import numpy as np
 from jaxtyping import Float
 
 from .._core.mixtures import Mixture
-from ..families import Empirical, GaussianMixture, SemiImplicit
+from .._core.warped import Warped
+from ..families import Empirical, GaussianMixture, SemiImplicit, WarpedGaussian
 from ..targets import Affine
 
-Family = SemiImplicit | GaussianMixture | Empirical
+Family = SemiImplicit | GaussianMixture | WarpedGaussian | Empirical
 
 
-def on_host(family: Family, coordinates: Affine | None) -> Mixture | None:
-    """The family in NumPy, in the target's coordinates; None if it is not a mixture."""
+def on_host(family: Family, coordinates: Affine | None) -> Mixture | Warped | None:
+    """The family in NumPy, in the target's coordinates; None if it has no such form."""
     mixture = family.on_host()
-    if mixture is None or coordinates is None:
-        return mixture
+    if coordinates is None or not isinstance(mixture, Mixture):
+        return mixture if coordinates is None else None
     loc, scale = (np.asarray(a, np.float64) for a in (coordinates.loc, coordinates.scale))
     matrix = np.diag(scale) if scale.ndim == 1 else scale
     roots = _lower_triangular(matrix[None] @ mixture.roots)

@@ -18,7 +18,8 @@ from .._core.files import save
 from .._core.mixtures import Mixture
 from .._core.numerics import new_key
 from .._core.schema import conform
-from ..families import Empirical, GaussianMixture, SemiImplicit
+from .._core.warped import Warped
+from ..families import Empirical, GaussianMixture, SemiImplicit, WarpedGaussian
 from ..targets import Affine, Layout, Support, Target, split
 from ._host import Family, on_host
 from ._names import require_names
@@ -46,13 +47,19 @@ class Posterior(eqx.Module):
 
         Names and coordinates are the target's.
         """
-        if not isinstance(family, SemiImplicit | GaussianMixture | Empirical):
+        if not isinstance(family, SemiImplicit | GaussianMixture | WarpedGaussian | Empirical):
             raise ValueError(
-                "family must be a ksivi.SemiImplicit, a mixture of Gaussians or stored draws, "
+                "family must be a ksivi.SemiImplicit, a mixture of Gaussians, a warped Gaussian or "
+                "stored draws, "
                 f"got {describe(family)}"
             )
         if not isinstance(target, Target):
             raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
+        if isinstance(family, WarpedGaussian) and target.coordinates is not None:
+            raise ValueError(
+                "target must be in its own coordinates for a warped Gaussian, got a whitened "
+                "target: use target.unwhitened()"
+            )
         return cls(family, target.coordinates, target.layout, target.supports, target.unwhitened())
 
     def view(self, target: Target) -> Target:
@@ -84,8 +91,8 @@ class Posterior(eqx.Module):
         draws = _sample(self.alone(), new_key(rng), self.family.draw_size(n))
         return np.asarray(draws, np.float64)[:n]
 
-    def on_host(self) -> Mixture | None:
-        """The same sampler in NumPy, if it is a mixture of Gaussians; otherwise None."""
+    def on_host(self) -> Mixture | Warped | None:
+        """The same sampler in NumPy, if it is a mixture or a warped Gaussian; otherwise None."""
         return on_host(self.family, self.coordinates)
 
     def log_prob(

@@ -1,0 +1,45 @@
+"""The arguments of `fit`, checked."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .._core.checks import as_choice
+from ..results import Fit, Posterior
+from ..targets import Target
+
+Kind = Literal["gaussian", "mixture", "sampler"]
+"""The answers of `fit`, the cheapest first."""
+
+
+def as_target(target: Target | Sequence[Target]) -> Target:
+    if not isinstance(target, Target):
+        raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
+    if not target.has_log_density:
+        raise ValueError(
+            "fit needs log-density values, but this target has only a score: use ksivi.train"
+        )
+    return target
+
+
+def as_init(init: Fit | Posterior, target: Target) -> Posterior:
+    posterior = init.posterior if isinstance(init, Fit) else init
+    if not isinstance(posterior, Posterior) or not posterior.family.has_density:
+        raise ValueError(
+            f"init must be an earlier fit with a density, not stored draws, got {type(init).__name__}"
+        )
+    if posterior.dim != target.dim:
+        raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")
+    return posterior
+
+
+def as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
+    if at_least is None:
+        return "sampler" if is_sampler else "gaussian"
+    return as_choice(at_least, "at_least", get_args(Kind))
+
+
+def is_batch(key: PRNGKeyArray) -> bool:
+    return bool(np.ndim(key)) if hasattr(key, "dtype") else False

@@ -1,0 +1,145 @@
+"""Answers in many dimensions: a Gaussian of low rank, or one with warped coordinates."""
+
+import dataclasses
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+from .._core.mixtures import Mixture
+from .._core.roots import LowRankRoot, Root
+from .._core.warped import Warped, gaussian
+from ..diagnostics import Movement, chains, difference
+from ..families import WarpedGaussian
+from ..results import FitDiagnostics, Posterior
+from ..targets import Evaluator, OutOfTime
+from ._doubts import Findings
+from ._gaussians import Gaussians
+from ._patch import low_rank_gaussian
+from ._search import first_starts, search
+from ._start import Start, candidates
+from ._trust import examine
+from ._verdict import Answer
+from ._warp import fit_warped
+
+_NUM_STARTS, _NUM_DRAWS = 4, 2_000
+_NUM_CHAINS, _TRANSITIONS = 256, 40
+_DOUBLINGS = 5
+"""How often the chains go on, each time for twice as many transitions as the time before."""
+_FORGOTTEN = 0.25
+"""Rank correlation of the first and the last states of a run that has forgotten its start."""
+_MOST_STATES = 16
+"""States of each chain that are kept of a run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LargeStart:
+    """What the search found in many dimensions: one Gaussian.
+
+    Other modes are not looked for, and `start` has neither modes nor Gaussians.
+    """
+
+    start: Start
+    gaussian: Warped
+
+
+def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | None) -> LargeStart:
+    """The best Gaussian of low rank, from the ends of few paths and from points around them.
+
+    An earlier posterior takes the place of the search.
+    """
+    if init is not None:
+        return LargeStart(_start_of(evaluate.dim), _warped_of(rng, init))
+    found = search(evaluate, first_starts(rng, _NUM_STARTS, evaluate.dim))
+    best = low_rank_gaussian(rng, evaluate, *candidates(evaluate, found))
+    if best is None:
+        raise RuntimeError(
+            "fit found no Gaussian whose draws all have a finite log density. The log density must "
+            "be finite everywhere around the mass, and the posterior must be proper"
+        )
+    start = _start_of(evaluate.dim, best.elbo, _NUM_STARTS)
+    return LargeStart(start, gaussian(best.fit.mean, best.fit.root()))
+
+
+def _start_of(dim: int, elbo: float = math.nan, num_paths: int = 0) -> Start:
+    none = Gaussians(np.zeros((0, dim)), np.zeros((0, dim, 0)), np.zeros(0))
+    return Start(none, Mixture(*none), elbo, math.nan, num_paths=num_paths)
+
+
+def _warped_of(rng: np.random.Generator, init: Posterior) -> Warped:
+    """The posterior, if it is a warped Gaussian, else one that is fitted to its draws."""
+    on_host = init.on_host()
+    if isinstance(on_host, Warped):
+        return on_host
+    draws = init.host_draws(rng, _NUM_DRAWS)
+    nothing = np.zeros((init.dim, 0)), np.zeros(0)
+    return fit_warped(draws, LowRankRoot(draws.std(axis=0), *nothing))
+
+
+def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStart) -> Answer:
+    """A Gaussian, or a warped Gaussian that is fitted to the states of chains.
+
+    Chains of HMC start from draws of the Gaussian. If they do not move them, it is the answer. Else
+    they go on until they have settled. Then a warped Gaussian is fitted to the states of one half of
+    the chains, and checked with those of the other half.
+    """
+    best, start = found.gaussian, found.start
+    answer, doubt = _unchecked(evaluate, best), None
+    try:
+        moved = chains(rng, evaluate, best.draws(rng, _NUM_CHAINS)[0], frame=best.linear())
+        if not difference(moved.before, moved.settled).is_tiny(len(moved.before)):
+            root = best.linear()[1]
+            moved, doubt = _settled(rng, evaluate, moved, root)
+            warped = fit_warped(_pooled(_half(moved, 0)), root)
+            answer = _unchecked(evaluate, warped)
+            moved = _half(moved, 1)
+        findings = examine(rng, evaluate, answer.posterior, start, moved=moved)
+    except KeyboardInterrupt:
+        return answer
+    except OutOfTime:
+        findings = Findings(FitDiagnostics(), ["the draws were not checked"])
+    doubts = [*findings.doubts, *([] if doubt is None else [doubt])]
+    return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
+
+
+def _settled(
+    rng: np.random.Generator, evaluate: Evaluator, moved: Movement, root: Root
+) -> tuple[Movement, str | None]:
+    """The chains after they have settled, or a doubt.
+
+    They go on, each time for twice as long, until a run forgets where it began and finds what the
+    run before it found.
+    """
+    num_transitions = _TRANSITIONS
+    for _ in range(_DOUBLINGS):
+        frame = fit_warped(_pooled(moved), root).linear()
+        later = chains(rng, evaluate, moved.after, num_transitions, frame)
+        later = dataclasses.replace(later, states=_thinned(later.states))
+        change, memory = difference(_pooled(moved), _pooled(later)), float(np.max(later.memory))
+        if memory < _FORGOTTEN and change.is_small():
+            return later, None
+        moved, num_transitions = later, 2 * num_transitions
+    return moved, (
+        f"chains of HMC have not settled: their last {num_transitions // 2} transitions changed {change}, "
+        f"with a rank correlation of up to {memory:.2f} between first and last states"
+    )
+
+
+def _unchecked(evaluate: Evaluator, warped: Warped) -> Answer:
+    is_plain = not np.any(warped.skew) and np.all(warped.tail == 1)
+    name = "a Gaussian" if is_plain else "a warped Gaussian"
+    return Answer(Posterior.of(WarpedGaussian.of(warped), evaluate.target), name, None)
+
+
+def _pooled(moved: Movement) -> Float[np.ndarray, "m d"]:
+    return moved.states.reshape(-1, moved.states.shape[2])
+
+
+def _half(moved: Movement, which: int) -> Movement:
+    """Every second chain."""
+    return Movement(moved.before[which::2], moved.states[:, which::2], moved.acceptance)
+
+
+def _thinned(states: Float[np.ndarray, "k n d"]) -> Float[np.ndarray, "l n d"]:
+    """Few states of each chain, the last among them."""
+    return states[:: -max(1, len(states) // _MOST_STATES)][:_MOST_STATES][::-1].copy()

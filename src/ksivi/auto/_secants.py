@@ -1,0 +1,180 @@
+"""Gaussian approximations by secants: few evaluations, where batch and match would need many."""
+
+import dataclasses
+
+import numpy as np
+from jaxtyping import Float
+
+from .._core.hmc import Evaluate
+from ._gaussians import Gaussians, Points, Values, elbos_of
+
+Vector = Float[np.ndarray, " d"]
+Matrix = Float[np.ndarray, "d d"]
+_Place = tuple[Vector, Matrix, float]
+"""Mean, root and log |det root| of a Gaussian."""
+
+_LOG_2PI = float(np.log(2 * np.pi))
+_ROUNDS = ((8, 3), (3, 5), (1, 60))
+"""How many of the best runs take part in a round, and how many steps each takes in it."""
+_FIRST_RADIUS, _LARGEST_RADIUS, _SMALLEST_RADIUS = 0.5, 2.0, 1e-3
+_SHRINK, _GROW = 0.3, 2.0
+_NOISE_SD, _NOISE = 2.0, 0.1
+"""An ELBO counts as higher or lower beyond this many standard errors and nats."""
+_FLAT = 4
+"""Steps without a gain after which a Gaussian is final, up to the averaging."""
+_NUM_AVERAGED = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class _Look:
+    """A Gaussian, and what 2d points on its shell show of the target.
+
+    In coordinates u, x = mean + root u, the expected score is `drift` and the expected curvature is
+    Σᵢ wᵢ vᵢ vᵢᵀ, with the `values` w and the `vectors` v. Both are 0 and 1 at the best Gaussian.
+    """
+
+    mean: Vector
+    root: Matrix
+    log_det: float
+    elbo: float
+    error: float
+    drift: Vector
+    values: Vector
+    vectors: Matrix
+
+    def step(self, radius: float, rate: float = 1.0) -> tuple[_Place, float]:
+        """The next place, and the size of the step.
+
+        Log widths and, on average, the mean in standard deviations change by at most the radius.
+        """
+        most = np.exp(2 * radius)
+        values = np.clip(1 + rate * (self.values - 1), 1 / most, most)
+        step = rate * self.vectors @ ((self.vectors.T @ self.drift) / values)
+        length = float(np.linalg.norm(step)) / len(step) ** 0.5
+        step = step * min(1.0, radius / max(length, 1e-30))
+        size = max(min(length, radius), float(np.abs(np.log(values)).max()) / 2)
+        root = self.root @ self.vectors / np.sqrt(values)
+        log_det = self.log_det - 0.5 * float(np.log(values).sum())
+        return (self.mean + self.root @ step, root, log_det), size
+
+
+def secants(rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: Values) -> Gaussians:
+    r"""Gaussians N(μ, R Rᵀ) that maximise the ELBO, from scores at 2d points per step.
+
+    The points are x = μ ± √d R q, for the columns q of a random orthogonal matrix. They lie where
+    draws of the Gaussian lie, and d differences of scores give all of the curvature:
+
+        A = −∑ⱼ Rᵀ (s(x₊ⱼ) − s(x₋ⱼ)) qⱼᵀ / (2√d) ≈ E[−∇² log p] in coordinates u, x = μ + R u
+        b = the mean of all Rᵀ s(x)             ≈ E[∇ log p]
+
+    At the best Gaussian A = I and b = 0. The step is R′ = R A^(−1/2), μ′ = μ + R A⁻¹ b. It is
+    limited to a radius, which shrinks when a step lowers the ELBO. All starts take a few steps, the
+    best three go on, and the best one until the ELBO is flat. Its last steps are averaged.
+    """
+    with np.errstate(all="ignore"):  # away from the mass, log p and its gradient can be anything
+        runs = [_Run(rng, evaluate, start, sd) for start, sd in zip(starts, sds, strict=True)]
+        for num_runs, num_steps in _ROUNDS:
+            runs.sort(key=lambda run: -run.elbo)
+            for run in runs[:num_runs]:
+                run.go(num_steps)
+        runs[0].average()
+        means, roots = np.stack([run.mean for run in runs]), np.stack([run.root for run in runs])
+        return Gaussians(means, roots, elbos_of(rng, evaluate, means, roots))
+
+
+class _Run:
+    """The steps from one start."""
+
+    def __init__(
+        self, rng: np.random.Generator, evaluate: Evaluate, start: Vector, sd: float
+    ) -> None:
+        self.rng, self.evaluate, self.dim = rng, evaluate, len(start)
+        self.next: _Place = (
+            start.astype(np.float64),
+            sd * np.eye(self.dim),
+            self.dim * float(np.log(sd)),
+        )
+        self.best: _Look | None = None
+        self.radius, self.size, self.num_flat = _FIRST_RADIUS, _FIRST_RADIUS, 0
+
+    @property
+    def elbo(self) -> float:
+        return -np.inf if self.best is None else self.best.elbo
+
+    @property
+    def mean(self) -> Vector:
+        return self.next[0] if self.best is None else self.best.mean
+
+    @property
+    def root(self) -> Matrix:
+        return _triangular(self.next[1] if self.best is None else self.best.root)
+
+    def go(self, most: int) -> None:
+        """Takes steps until the ELBO is flat, the radius is tiny, or `most` looks were taken."""
+        for _ in range(most):
+            if self.num_flat >= _FLAT or self.radius < _SMALLEST_RADIUS:
+                return
+            self._judge(_look(self.rng, self.evaluate, *self.next))
+            if self.best is not None:
+                self.next, self.size = self.best.step(self.radius)
+
+    def _judge(self, new: _Look | None) -> None:
+        """Keeps a look that is not worse than the best, else returns to the best."""
+        if self.best is None:
+            if new is None:  # no finite values: nearer to the start there may be some
+                mean, root, log_det = self.next
+                self.next = mean, 0.1 * root, log_det + self.dim * np.log(0.1)
+            self.best = new
+            return
+        noise = _NOISE_SD * self.best.error + _NOISE
+        if new is None or new.elbo < self.best.elbo - noise:
+            self.radius = _SHRINK * self.size
+            return
+        self.num_flat = self.num_flat + 1 if new.elbo < self.best.elbo + noise else 0
+        self.best, self.radius = new, min(_GROW * self.radius, _LARGEST_RADIUS)
+
+    def average(self) -> None:
+        """Steps at rates 1/2, 1/3, …, which average over their points."""
+        for count in range(2, _NUM_AVERAGED + 2):
+            if self.best is None:
+                return
+            following, _ = self.best.step(_FIRST_RADIUS, 1 / count)
+            new = _look(self.rng, self.evaluate, *following)
+            if new is None or new.elbo < self.best.elbo - _NOISE_SD * self.best.error - _NOISE:
+                return
+            self.best = new
+
+
+def _look(
+    rng: np.random.Generator, evaluate: Evaluate, mean: Vector, root: Matrix, log_det: float
+) -> _Look | None:
+    """What 2d points show; None if anything is not finite."""
+    dim, radius = len(mean), len(mean) ** 0.5
+    q = _orthogonal(rng, dim)
+    log_p, scores = evaluate(mean + radius * np.concatenate([q, -q]) @ root.T)
+    scores = scores @ root
+    elbo = float(log_p.mean()) + log_det + 0.5 * dim * (1 + _LOG_2PI)
+    if not (np.isfinite(scores).all() and np.isfinite(elbo)):
+        return None
+    curvature = q.T @ (scores[dim:] - scores[:dim]) / (2 * radius)
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    error = float(log_p.std()) / (2 * dim) ** 0.5
+    return _Look(mean, root, log_det, elbo, error, scores.mean(axis=0), values, vectors)
+
+
+def _orthogonal(rng: np.random.Generator, dim: int) -> Matrix:
+    """A random orthogonal matrix: a cosine transform of random signs, in random order.
+
+    Each of its rows has about equal parts of all coordinates. That of a QR decomposition would need
+    d³ operations.
+    """
+    from scipy.fft import dct  # SciPy takes longer to import than this library
+
+    signs = np.where(rng.random(dim) < 0.5, -1.0, 1.0)
+    return dct(np.diag(signs), axis=0, norm="ortho")[rng.permutation(dim)]
+
+
+def _triangular(root: Matrix) -> Matrix:
+    """The lower triangular root of the same covariance."""
+    upper = np.linalg.qr(root.T, mode="r")
+    return (np.where(np.diagonal(upper) < 0, -1.0, 1.0)[:, None] * upper).T

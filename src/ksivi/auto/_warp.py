@@ -1,0 +1,90 @@
+"""Warped Gaussians for draws: the warp of each coordinate by its quantiles."""
+
+import functools
+
+import numpy as np
+from jaxtyping import Float
+
+from .._core.roots import Root
+from .._core.warped import Warped
+
+Draws = Float[np.ndarray, "n d"]
+
+_LEVELS = np.array([0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.975, 0.99])
+_SKEWS = np.linspace(-0.6, 0.6, 25)
+_TAILS = np.exp(np.linspace(-0.6, 0.4, 21))
+_EDGE = 1.1
+"""Directions are stretched if the variance along them is above that of noise by this factor."""
+_MOST_STRETCHED = 32
+
+
+def fit_warped(draws: Draws, root: Root) -> Warped:
+    r"""A warped Gaussian with the marginals of the draws, and about the correlations of a root.
+
+    For each coordinate and each pair (skew, tail) on a grid, location and scale follow by weighted
+    least squares from the quantiles of the draws. The best pair is kept. Then the correlations
+    are corrected along the directions in which the draws, transformed to N(0, I) by the root, have
+    a variance that noise cannot explain.
+    """
+    loc, scale, skew, tail = _marginals(draws)
+    warped = Warped(loc, scale, skew, tail, root.scaled(1 / root.lengths()))
+    whitened = warped.root.solve(warped.normal(draws))
+    root = warped.root.stretched(*_spikes(whitened))
+    return warped._replace(root=root.scaled(1 / root.lengths()))
+
+
+def _marginals(draws: Draws) -> Float[np.ndarray, "4 d"]:
+    """Location, scale, skew and tail of each coordinate."""
+    quantiles = np.quantile(draws, _LEVELS, axis=0)
+    (skews, tails, shapes, basis), weights = _grid(), _precisions()
+    centres = weights @ quantiles / weights.sum()
+    products = (weights * basis) @ (quantiles - centres)  # each shape with each coordinate
+    # The residual of a least-squares line is least where its slope explains most.
+    best = np.argmax(np.where(products > 0, products**2, -1.0), axis=0)
+    means = shapes @ weights / weights.sum()
+    norms = np.sqrt(((shapes - means[:, None]) ** 2) @ weights)
+    scale = products[best, np.arange(draws.shape[1])] / norms[best]
+    return np.stack([centres - scale * means[best], scale, skews[best], tails[best]])
+
+
+@functools.cache
+def _grid() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Skews, tails, the quantiles of their warps, and the same centred and of length 1."""
+    from scipy.special import ndtri  # SciPy takes longer to import than this library
+
+    skews, tails = (grid.ravel() for grid in np.meshgrid(_SKEWS, _TAILS))
+    shapes = np.sinh((np.asinh(ndtri(_LEVELS)) + skews[:, None]) / tails[:, None])
+    weights = _precisions()
+    basis = shapes - (shapes @ weights / weights.sum())[:, None]
+    basis /= np.sqrt(basis**2 @ weights)[:, None]
+    return skews, tails, shapes, basis
+
+
+@functools.cache
+def _precisions() -> Float[np.ndarray, " l"]:
+    """The precisions of the quantiles of normal draws, up to a factor."""
+    from scipy.special import ndtri
+
+    density = np.exp(-0.5 * ndtri(_LEVELS) ** 2)
+    return density**2 / (_LEVELS * (1 - _LEVELS))
+
+
+def _spikes(
+    whitened: Draws,
+) -> tuple[Float[np.ndarray, "d r"], Float[np.ndarray, " r"]]:
+    """Directions with a variance above that of noise, and the standard deviations along them.
+
+    Noise alone gives variances up to (1 + √(d/n))². One that is above it, λ, comes from a true
+    variance ℓ with λ = ℓ (1 + (d/n) / (ℓ − 1)).
+
+    Reference: Baik and Silverstein, Eigenvalues of large sample covariance matrices of spiked
+    population models, 2006.
+    """
+    n, dim = whitened.shape
+    ratio = dim / n
+    _, singular, axes = np.linalg.svd(whitened - whitened.mean(axis=0), full_matrices=False)
+    variances = singular**2 / n
+    kept = np.flatnonzero(variances > _EDGE * (1 + ratio**0.5) ** 2)[:_MOST_STRETCHED]
+    half = variances[kept] + 1 - ratio
+    true = (half + np.sqrt(np.maximum(half**2 - 4 * variances[kept], 0))) / 2
+    return axes[kept].T, np.sqrt(true)
