@@ -286,6 +286,19 @@ def test_a_budget_that_is_too_short_is_named():
         ksivi.fit(jax.random.key(0), target_of(regression(40_000)), budget_s=1e-6, progress=False)
 
 
+def test_without_a_hessian_the_correction_is_of_first_order(monkeypatch):
+    """As in many dimensions: the Hessian's error shows when the pass over all rows measures it."""
+    monkeypatch.setattr("ksivi.auto._peak._MOST_DIM", DIM - 1)
+    data = regression(40_000)
+    mean, covariance, _ = exact(data)
+    fit = ksivi.fit(jax.random.key(0), target_of(data), progress=False)
+    draws = np.asarray(fit.posterior.sample(jax.random.key(1), 10_000), float)
+    sd = np.sqrt(np.diag(covariance))
+    assert fit.diagnostics.num_rows == 0 or fit.diagnostics.rows_error > 1e-3
+    assert np.max(np.abs(draws.mean(axis=0) - mean) / sd) < 0.1 + 4 / 100
+    np.testing.assert_allclose(draws.std(axis=0), sd, rtol=0.1)
+
+
 def test_a_tempered_target_is_fitted_as_such():
     data = regression(40_000)
     _, covariance, _ = exact(data)

@@ -14,7 +14,7 @@ from .._core.mixtures import root_of
 from .._core.sharding import has_axis
 from ..results import Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime, Passes, Target
-from ._peak import Peak, Peaks, peak_at, peak_from, peaks_from_search
+from ._peak import Peak, Peaks, has_hessian, peak_at, peak_from, peaks_from_search
 from ._subsample import FEWEST_ROWS, GOOD_ERROR, Sampled, Sampler
 from ._verdict import with_doubt, with_remark
 
@@ -154,6 +154,8 @@ def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
     """The Gaussian with the mean and the covariance of draws."""
     centre = draws.mean(axis=0)
     score = sampler.passes.differences(centre[None], centre)[1][0]
+    if not has_hessian(len(centre)):
+        return Peak(centre, score)
     return dataclasses.replace(
         peak_at(sampler.passes, centre, score, sampler.beta), root=root_of(draws)
     )

@@ -107,7 +107,8 @@ def _without_hessian(passes: Passes, ends: Float[np.ndarray, "1 d"]) -> Peak:
     """The end of a path of L-BFGS by passes over all rows."""
     first = rounded(ends)
     climb = lambda x: passes.differences(x, first[0])  # noqa: E731
-    best = lbfgs(climb, places(climb, first), _MOST_PASSES, 0)[0]
+    with np.errstate(all="ignore"):  # a path may try points where log p is not finite
+        best = lbfgs(climb, places(climb, first), _MOST_PASSES, 0)[0]
     return Peak(best.x[0], -best.gradients[0])
 
 

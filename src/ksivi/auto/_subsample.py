@@ -108,7 +108,9 @@ class Sampler:
     def _grown(
         self, peak: Peak, found: Sampled, draws: Points, exact: Float[np.ndarray, " n"]
     ) -> Sampled:
-        """Weighed rows, or more of them."""
+        """Weighed rows, or more of them. Without a Gaussian around the mode nothing weighs them."""
+        if peak.root is None:
+            return self._corrected(peak, self._enough(found), None, draws, exact)
         if self._sizes is None:
             steps = self._draws(peak)[:_NUM_STEPS] - peak.point
             self._sizes = self.passes.third_order(peak.point, steps)
