@@ -17,6 +17,7 @@ from ._doubts import Findings
 from ._gaussians import Gaussians
 from ._patch import low_rank_gaussian
 from ._search import first_starts, search
+from ._secants import mean_field
 from ._start import Start, candidates
 from ._trust import examine
 from ._verdict import Answer
@@ -51,7 +52,8 @@ def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | 
     if init is not None:
         return LargeStart(_start_of(evaluate.dim), _warped_of(rng, init))
     found = search(evaluate, first_starts(rng, _NUM_STARTS, evaluate.dim))
-    best = low_rank_gaussian(rng, evaluate, *candidates(evaluate, found))
+    diagonal = mean_field(rng, evaluate, *candidates(evaluate, found))
+    best = low_rank_gaussian(rng, evaluate, *diagonal)
     if best is None:
         raise RuntimeError(
             "fit found no Gaussian whose draws all have a finite log density. The log density must "

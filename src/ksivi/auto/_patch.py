@@ -14,10 +14,8 @@ Columns = Float[np.ndarray, "d k"]
 
 _LOG_2PI = float(np.log(2 * np.pi))
 _RANK, _BATCH = 32, 64
-_FIRST_UPDATES, _MOST_UPDATES = 20, 400
-"""Updates that every start is given, and that the best one may take."""
-_WINDOW, _GAIN = 20, 0.5
-"""The best one goes on while the ELBO rises by more nats in a window of updates."""
+_MOST_UPDATES, _WINDOW, _GAIN = 400, 20, 0.5
+"""Updates go on while the ELBO rises by more nats in a window of them."""
 _PATCHES = 5
 """Steps of EM per update. The next update goes on from their result."""
 _SMALLEST = 1e-12
@@ -99,7 +97,7 @@ class _Matched(NamedTuple):
 
 
 def low_rank_gaussian(
-    rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: Float[np.ndarray, " m"]
+    rng: np.random.Generator, evaluate: Evaluate, mean: Vector, sds: Vector
 ) -> Look | None:
     r"""The Gaussian N(μ, Ψ + Λ Λᵀ) that minimises a score-based divergence to the target.
 
@@ -107,25 +105,22 @@ def low_rank_gaussian(
 
         Σ′ = V − V Q S² Qᵀ V,   S = (½ I + (Qᵀ V Q + ¼ I)^½)⁻¹,   U = Q Qᵀ
 
-    with U and V as in `batch_and_match`. EM for factor analysis projects it to low rank. Every start
-    is given a few updates, and the best one goes on. None if log p is finite around no start.
+    with U and V as in `batch_and_match`. EM for factor analysis projects it to low rank. A batch is
+    far smaller than d, so the updates must start from a diagonal Gaussian with about the right
+    widths. None if log p is not finite around it.
 
     Reference: Modi, Cai and Saul, Batch, match, and patch: low-rank approximations for score-based
     variational inference, 2024.
     """
-    dim, runs = starts.shape[1], []
-    for start, sd in zip(starts, sds, strict=True):
-        factors = 0.1 * sd * rng.standard_normal((dim, min(_RANK, dim))) / dim**0.5
-        run = _Run(rng, evaluate, LowRank(start.astype(np.float64), np.full(dim, sd**2), factors))
-        run.go(_FIRST_UPDATES)
-        runs.append(run)
-    best = max(runs, key=lambda run: run.elbo)
+    shape = len(mean), min(_RANK, len(mean))
+    factors = 0.1 * sds[:, None] * rng.standard_normal(shape) / len(mean) ** 0.5
+    run = _Run(rng, evaluate, LowRank(mean, sds**2, factors))
     for _ in range(_MOST_UPDATES // _WINDOW):
-        before = best.elbo
-        best.go(_WINDOW)
-        if not best.elbo > before + _GAIN:
+        before = run.elbo
+        run.go(_WINDOW)
+        if not run.elbo > before + _GAIN:
             break
-    return best.best
+    return run.best
 
 
 class _Run:

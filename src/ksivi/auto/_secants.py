@@ -1,6 +1,8 @@
 """Gaussian approximations by secants: few evaluations, where batch and match would need many."""
 
 import dataclasses
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +12,7 @@ from ._gaussians import Gaussians, Points, Values, elbos_of
 
 Vector = Float[np.ndarray, " d"]
 Matrix = Float[np.ndarray, "d d"]
-_Place = tuple[Vector, Matrix, float]
+_Place = tuple[Vector, Matrix | Vector, float]
 """Mean, root and log |det root| of a Gaussian."""
 
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -18,44 +20,57 @@ _ROUNDS = ((8, 3), (3, 5), (1, 60))
 """How many of the best runs take part in a round, and how many steps each takes in it."""
 _FIRST_RADIUS, _LARGEST_RADIUS, _SMALLEST_RADIUS = 0.5, 2.0, 1e-3
 _SHRINK, _GROW = 0.3, 2.0
+_SAFE_SHRINKING = 2.0
 _NOISE_SD, _NOISE = 2.0, 0.1
 """An ELBO counts as higher or lower beyond this many standard errors and nats."""
 _FLAT = 4
 """Steps without a gain after which a Gaussian is final, up to the averaging."""
 _NUM_AVERAGED = 8
+_NUM_PAIRS = 16
+"""Pairs of points of a diagonal Gaussian."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Look:
-    """A Gaussian, and what 2d points on its shell show of the target.
+    """A Gaussian, and what points on its shell show of the target.
 
     In coordinates u, x = mean + root u, the expected score is `drift` and the expected curvature is
-    Σᵢ wᵢ vᵢ vᵢᵀ, with the `values` w and the `vectors` v. Both are 0 and 1 at the best Gaussian.
+    Σᵢ wᵢ vᵢ vᵢᵀ, with the `values` w and the `vectors` v. They are 0 and 1 at the best Gaussian. A
+    root that is a vector is diagonal, and so is its curvature; then `vectors` is None.
     """
 
     mean: Vector
-    root: Matrix
+    root: Matrix | Vector
     log_det: float
     elbo: float
     error: float
     drift: Vector
     values: Vector
-    vectors: Matrix
+    vectors: Matrix | None = None
 
     def step(self, radius: float, rate: float = 1.0) -> tuple[_Place, float]:
         """The next place, and the size of the step.
 
-        Log widths and, on average, the mean in standard deviations change by at most the radius.
+        On average, the mean changes by at most the radius, in standard deviations. Log widths grow by
+        at most the radius. They may shrink by more, because a narrow Gaussian is safe.
         """
-        most = np.exp(2 * radius)
-        values = np.clip(1 + rate * (self.values - 1), 1 / most, most)
-        step = rate * self.vectors @ ((self.vectors.T @ self.drift) / values)
+        low, high = np.exp(-2 * radius), np.exp(2 * (radius + _SAFE_SHRINKING))
+        found = 1 + rate * (self.values - 1)
+        step, values = rate * self._turned(np.maximum(found, low)), np.clip(found, low, high)
         length = float(np.linalg.norm(step)) / len(step) ** 0.5
         step = step * min(1.0, radius / max(length, 1e-30))
         size = max(min(length, radius), float(np.abs(np.log(values)).max()) / 2)
-        root = self.root @ self.vectors / np.sqrt(values)
         log_det = self.log_det - 0.5 * float(np.log(values).sum())
+        if self.vectors is None:
+            return (self.mean + self.root * step, self.root / np.sqrt(values), log_det), size
+        root = self.root @ self.vectors / np.sqrt(values)
         return (self.mean + self.root @ step, root, log_det), size
+
+    def _turned(self, values: Vector) -> Vector:
+        """The drift, divided by the curvature."""
+        if self.vectors is None:
+            return self.drift / values
+        return self.vectors @ ((self.vectors.T @ self.drift) / values)
 
 
 def secants(rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: Values) -> Gaussians:
@@ -72,28 +87,53 @@ def secants(rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: V
     best three go on, and the best one until the ELBO is flat. Its last steps are averaged.
     """
     with np.errstate(all="ignore"):  # away from the mass, log p and its gradient can be anything
-        runs = [_Run(rng, evaluate, start, sd) for start, sd in zip(starts, sds, strict=True)]
-        for num_runs, num_steps in _ROUNDS:
-            runs.sort(key=lambda run: -run.elbo)
-            for run in runs[:num_runs]:
-                run.go(num_steps)
+        first = [(x, sd * np.eye(len(x))) for x, sd in zip(starts, sds, strict=True)]
+        runs = _raced(functools.partial(_dense_look, rng, evaluate), first)
         runs[0].average()
-        means, roots = np.stack([run.mean for run in runs]), np.stack([run.root for run in runs])
+        means = np.stack([run.mean for run in runs])
+        roots = np.stack([_triangular(run.root) for run in runs])
         return Gaussians(means, roots, elbos_of(rng, evaluate, means, roots))
+
+
+def mean_field(
+    rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: Values
+) -> tuple[Vector, Vector]:
+    r"""The mean and the standard deviations of the best diagonal Gaussian.
+
+    As `secants`, with points x = μ ± σ v for few vectors v of random signs, and
+
+        A = diag(a),   a = −the mean of v σ (s(x₊) − s(x₋)) / 2
+
+    All costs are linear in the dimension.
+    """
+    with np.errstate(all="ignore"):
+        first = [(x, np.full(len(x), sd)) for x, sd in zip(starts, sds, strict=True)]
+        best = _raced(functools.partial(_diagonal_look, rng, evaluate), first)[0]
+        best.average()
+        return best.mean, best.root
+
+
+def _raced(
+    look: Callable[..., _Look | None], first: Sequence[tuple[Vector, Matrix | Vector]]
+) -> list["_Run"]:
+    """Runs from all starts, the best first. Only the better ones took all their steps."""
+    runs = [_Run(look, mean, root) for mean, root in first]
+    for num_runs, num_steps in _ROUNDS:
+        runs.sort(key=lambda run: -run.elbo)
+        for run in runs[:num_runs]:
+            run.go(num_steps)
+    return runs
 
 
 class _Run:
     """The steps from one start."""
 
     def __init__(
-        self, rng: np.random.Generator, evaluate: Evaluate, start: Vector, sd: float
+        self, look: Callable[..., _Look | None], mean: Vector, root: Matrix | Vector
     ) -> None:
-        self.rng, self.evaluate, self.dim = rng, evaluate, len(start)
-        self.next: _Place = (
-            start.astype(np.float64),
-            sd * np.eye(self.dim),
-            self.dim * float(np.log(sd)),
-        )
+        self.look, self.dim = look, len(mean)
+        sds = root if root.ndim == 1 else np.diagonal(root)
+        self.next: _Place = mean.astype(np.float64), root, float(np.log(sds).sum())
         self.best: _Look | None = None
         self.radius, self.size, self.num_flat = _FIRST_RADIUS, _FIRST_RADIUS, 0
 
@@ -106,15 +146,15 @@ class _Run:
         return self.next[0] if self.best is None else self.best.mean
 
     @property
-    def root(self) -> Matrix:
-        return _triangular(self.next[1] if self.best is None else self.best.root)
+    def root(self) -> Matrix | Vector:
+        return self.next[1] if self.best is None else self.best.root
 
     def go(self, most: int) -> None:
         """Takes steps until the ELBO is flat, the radius is tiny, or `most` looks were taken."""
         for _ in range(most):
             if self.num_flat >= _FLAT or self.radius < _SMALLEST_RADIUS:
                 return
-            self._judge(_look(self.rng, self.evaluate, *self.next))
+            self._judge(self.look(*self.next))
             if self.best is not None:
                 self.next, self.size = self.best.step(self.radius)
 
@@ -139,13 +179,13 @@ class _Run:
             if self.best is None:
                 return
             following, _ = self.best.step(_FIRST_RADIUS, 1 / count)
-            new = _look(self.rng, self.evaluate, *following)
+            new = self.look(*following)
             if new is None or new.elbo < self.best.elbo - _NOISE_SD * self.best.error - _NOISE:
                 return
             self.best = new
 
 
-def _look(
+def _dense_look(
     rng: np.random.Generator, evaluate: Evaluate, mean: Vector, root: Matrix, log_det: float
 ) -> _Look | None:
     """What 2d points show; None if anything is not finite."""
@@ -160,6 +200,21 @@ def _look(
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
     error = float(log_p.std()) / (2 * dim) ** 0.5
     return _Look(mean, root, log_det, elbo, error, scores.mean(axis=0), values, vectors)
+
+
+def _diagonal_look(
+    rng: np.random.Generator, evaluate: Evaluate, mean: Vector, sds: Vector, log_det: float
+) -> _Look | None:
+    """What a few pairs of points show; None if anything is not finite."""
+    signs = np.where(rng.random((_NUM_PAIRS, len(mean))) < 0.5, -1.0, 1.0)
+    log_p, scores = evaluate(mean + np.concatenate([signs, -signs]) * sds)
+    scores = scores * sds
+    elbo = float(log_p.mean()) + log_det + 0.5 * len(mean) * (1 + _LOG_2PI)
+    if not (np.isfinite(scores).all() and np.isfinite(elbo)):
+        return None
+    values = np.mean(signs * (scores[_NUM_PAIRS:] - scores[:_NUM_PAIRS]), axis=0) / 2
+    error = float(log_p.std()) / (2 * _NUM_PAIRS) ** 0.5
+    return _Look(mean, sds, log_det, elbo, error, scores.mean(axis=0), values)
 
 
 def _orthogonal(rng: np.random.Generator, dim: int) -> Matrix:
