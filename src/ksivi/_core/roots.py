@@ -44,6 +44,9 @@ class DenseRoot(NamedTuple):
         """The standard deviation of every coordinate."""
         return (self.matrix**2).sum(axis=1) ** 0.5
 
+    def dense(self) -> "DenseRoot":
+        return self
+
     def stretched(self, vectors: Float[Any, "d r"], factors: Float[Any, " r"]) -> "DenseRoot":
         """R (I + P (S − 1) Pᵀ), for orthonormal vectors P and factors S along them."""
         more = (self.matrix @ vectors) * (factors - 1)
@@ -88,6 +91,10 @@ class LowRankRoot(NamedTuple):
     def lengths(self) -> Float[Any, " d"]:
         """The standard deviation of every coordinate."""
         return self.scales * (1 + (self.vectors**2) @ (self.factors**2 - 1)) ** 0.5
+
+    def dense(self) -> DenseRoot:
+        """The same root as a matrix."""
+        return DenseRoot(self.times(np.eye(self.dim)).T)
 
     def stretched(self, vectors: Float[Any, "d r"], factors: Float[Any, " r"]) -> "LowRankRoot":
         """A root of R (I + P (S − 1) Pᵀ)² Rᵀ, for other orthonormal vectors P and factors S."""

@@ -24,6 +24,8 @@ from ._verdict import Answer
 from ._warp import fit_warped
 
 _NUM_STARTS, _NUM_DRAWS = 4, 2_000
+_MOST_DENSE = 2_000
+"""The largest dimension of an answer with a full matrix."""
 _NUM_CHAINS, _TRANSITIONS = 256, 40
 _DOUBLINGS = 5
 """How often the chains go on, each time for twice as many transitions as the time before."""
@@ -82,8 +84,7 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
     """A Gaussian, or a warped Gaussian that is fitted to the states of chains.
 
     Chains of HMC start from draws of the Gaussian. If they do not move them, it is the answer. Else
-    they go on until they have settled. Then a warped Gaussian is fitted to the states of one half of
-    the chains, and checked with those of the other half.
+    they go on until they have settled, and a warped Gaussian is fitted to their states.
     """
     best, start = found.gaussian, found.start
     answer, doubt = _unchecked(evaluate, best), None
@@ -92,9 +93,8 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
         if not difference(moved.before, moved.settled).is_tiny(len(moved.before)):
             root = best.linear()[1]
             moved, doubt = _settled(rng, evaluate, moved, root)
-            warped = fit_warped(_pooled(_half(moved, 0)), root)
+            warped = fit_warped(moved.pooled, root, evaluate.dim <= _MOST_DENSE)
             answer = _unchecked(evaluate, warped)
-            moved = _half(moved, 1)
         findings = examine(rng, evaluate, answer.posterior, start, moved=moved)
     except KeyboardInterrupt:
         return answer
@@ -114,10 +114,10 @@ def _settled(
     """
     num_transitions = _TRANSITIONS
     for _ in range(_DOUBLINGS):
-        frame = fit_warped(_pooled(moved), root).linear()
+        frame = fit_warped(moved.pooled, root).linear()
         later = chains(rng, evaluate, moved.after, num_transitions, frame)
         later = dataclasses.replace(later, states=_thinned(later.states))
-        change, memory = difference(_pooled(moved), _pooled(later)), float(np.max(later.memory))
+        change, memory = difference(moved.pooled, later.pooled), float(np.max(later.memory))
         if memory < _FORGOTTEN and change.is_small():
             return later, None
         moved, num_transitions = later, 2 * num_transitions
@@ -131,15 +131,6 @@ def _unchecked(evaluate: Evaluator, warped: Warped) -> Answer:
     is_plain = not np.any(warped.skew) and np.all(warped.tail == 1)
     name = "a Gaussian" if is_plain else "a warped Gaussian"
     return Answer(Posterior.of(WarpedGaussian.of(warped), evaluate.target), name, None)
-
-
-def _pooled(moved: Movement) -> Float[np.ndarray, "m d"]:
-    return moved.states.reshape(-1, moved.states.shape[2])
-
-
-def _half(moved: Movement, which: int) -> Movement:
-    """Every second chain."""
-    return Movement(moved.before[which::2], moved.states[:, which::2], moved.acceptance)
 
 
 def _thinned(states: Float[np.ndarray, "k n d"]) -> Float[np.ndarray, "l n d"]:

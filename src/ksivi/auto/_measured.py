@@ -69,13 +69,20 @@ class Measured:
     - `plain`, `weighed`: weighted draws of the posterior, and of a wider one.
     - `moved`: chains from other draws.
     - `is_sure`: whether the weights have shown alone that the draws are good.
+    - `has_settled`: whether the chains were run before, until they had settled.
     """
 
     draws: Draws
     plain: Importance
     weighed: Importance
     moved: Movement
-    is_sure: bool
+    is_sure: bool = False
+    has_settled: bool = False
+
+    @property
+    def states(self) -> Draws:
+        """States of the chains that the draws are compared with."""
+        return self.moved.pooled if self.has_settled else self.moved.settled
 
     @functools.cached_property
     def khats(self) -> tuple[float, float]:
@@ -95,7 +102,7 @@ class Measured:
 
     @functools.cached_property
     def by_chains(self) -> Difference:
-        return difference(self.draws, self.moved.settled)
+        return difference(self.draws, self.states)
 
     @property
     def noise(self) -> float:
@@ -109,7 +116,7 @@ class Measured:
         One half of the chains gives the axes, and the other half is compared along them. In many
         dimensions these are the first principal axes, and as many random directions.
         """
-        states = self.moved.settled[::2]
+        states = self.states[::2]
         sd = np.maximum(states.std(axis=0), _TINY)
         if len(sd) > LARGE_DIM:
             return _directions(states / sd) / sd[:, None]
@@ -118,7 +125,7 @@ class Measured:
     @functools.cached_property
     def along_axes(self) -> Difference:
         """What the chains change along the principal axes."""
-        return difference(self.draws @ self.axes, self.moved.settled[1::2] @ self.axes)
+        return difference(self.draws @ self.axes, self.states[1::2] @ self.axes)
 
     @property
     def is_close(self) -> bool:
@@ -144,7 +151,7 @@ def measure(
     plain = weigh(rng, evaluate, posterior, 1.0)
     weighed = weigh(rng, evaluate, posterior, WIDENING)
     if moved is not None:
-        return Measured(draws, plain, weighed, moved, is_sure=False)
+        return Measured(draws, plain, weighed, moved, has_settled=True)
     is_sure = is_reliable(plain) and is_reliable(weighed, 0.0) and is_unchanged(plain)
     if is_sure:  # a few short chains show whether they lead somewhere else
         frame = frame_of(posterior)

@@ -20,7 +20,7 @@ _ROUNDS = ((8, 3), (3, 5), (1, 60))
 """How many of the best runs take part in a round, and how many steps each takes in it."""
 _FIRST_RADIUS, _LARGEST_RADIUS, _SMALLEST_RADIUS = 0.5, 2.0, 1e-3
 _SHRINK, _GROW = 0.3, 2.0
-_SAFE_SHRINKING = 2.0
+_SAFE_SHRINKING = 5.0
 _NOISE_SD, _NOISE = 2.0, 0.1
 """An ELBO counts as higher or lower beyond this many standard errors and nats."""
 _FLAT = 4
@@ -52,15 +52,16 @@ class _Look:
         """The next place, and the size of the step.
 
         On average, the mean changes by at most the radius, in standard deviations. Log widths grow by
-        at most the radius. They may shrink by more, because a narrow Gaussian is safe.
+        at most the radius. They may shrink by five times as much: a narrow Gaussian is safe.
         """
-        low, high = np.exp(-2 * radius), np.exp(2 * (radius + _SAFE_SHRINKING))
+        low, high = np.exp(-2 * radius), np.exp(2 * _SAFE_SHRINKING * radius)
         found = 1 + rate * (self.values - 1)
         step, values = rate * self._turned(np.maximum(found, low)), np.clip(found, low, high)
         length = float(np.linalg.norm(step)) / len(step) ** 0.5
         step = step * min(1.0, radius / max(length, 1e-30))
-        size = max(min(length, radius), float(np.abs(np.log(values)).max()) / 2)
-        log_det = self.log_det - 0.5 * float(np.log(values).sum())
+        logs = np.log(values)
+        size = max(min(length, radius), -logs.min() / 2, logs.max() / (2 * _SAFE_SHRINKING))
+        log_det = self.log_det - 0.5 * float(logs.sum())
         if self.vectors is None:
             return (self.mean + self.root * step, self.root / np.sqrt(values), log_det), size
         root = self.root @ self.vectors / np.sqrt(values)

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 from jaxtyping import Float
 
-from .._core.roots import Root
+from .._core.roots import DenseRoot, Root
 from .._core.warped import Warped
 
 Draws = Float[np.ndarray, "n d"]
@@ -16,20 +16,29 @@ _TAILS = np.exp(np.linspace(-0.6, 0.4, 21))
 _EDGE = 1.1
 """Directions are stretched if the variance along them is above that of noise by this factor."""
 _MOST_STRETCHED = 32
+_FEWEST_PER_DIM = 2
+"""Draws per dimension that a full matrix needs."""
 
 
-def fit_warped(draws: Draws, root: Root) -> Warped:
+def fit_warped(draws: Draws, root: Root, is_dense: bool = False) -> Warped:
     r"""A warped Gaussian with the marginals of the draws, and about the correlations of a root.
 
     For each coordinate and each pair (skew, tail) on a grid, location and scale follow by weighted
     least squares from the quantiles of the draws. The best pair is kept. Then the correlations
     are corrected along the directions in which the draws, transformed to N(0, I) by the root, have
     a variance that noise cannot explain.
+
+    **Arguments:**
+
+    - `is_dense`: whether all correlations are corrected, in a full matrix, if the draws are enough.
     """
     loc, scale, skew, tail = _marginals(draws)
     warped = Warped(loc, scale, skew, tail, root.scaled(1 / root.lengths()))
     whitened = warped.root.solve(warped.normal(draws))
-    root = warped.root.stretched(*_spikes(whitened))
+    if is_dense and _FEWEST_PER_DIM * draws.shape[1] <= len(draws):
+        root = DenseRoot(warped.root.dense().matrix @ _shrunk_root(whitened))
+    else:
+        root = warped.root.stretched(*_spikes(whitened))
     return warped._replace(root=root.scaled(1 / root.lengths()))
 
 
@@ -67,6 +76,20 @@ def _precisions() -> Float[np.ndarray, " l"]:
 
     density = np.exp(-0.5 * ndtri(_LEVELS) ** 2)
     return density**2 / (_LEVELS * (1 - _LEVELS))
+
+
+def _shrunk_root(whitened: Draws) -> Float[np.ndarray, "d d"]:
+    """A root of the covariance, shrunk towards I by what noise explains.
+
+    Reference: Ledoit and Wolf, A well-conditioned estimator for large-dimensional covariance
+    matrices, 2004.
+    """
+    n, dim = whitened.shape
+    centred = whitened - whitened.mean(axis=0)
+    covariance = centred.T @ centred / n
+    noise = (np.sum(np.sum(centred**2, axis=1) ** 2) / n - np.sum(covariance**2)) / n
+    share = min(1.0, max(0.0, noise / np.sum((covariance - np.eye(dim)) ** 2)))
+    return np.linalg.cholesky((1 - share) * covariance + share * np.eye(dim))
 
 
 def _spikes(

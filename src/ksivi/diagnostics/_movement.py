@@ -85,6 +85,11 @@ class Movement:
         return len(self.states) * _APART
 
     @property
+    def pooled(self) -> Float[np.ndarray, "m d"]:
+        """All states that were kept, of all chains."""
+        return self.states.reshape(-1, self.states.shape[2])
+
+    @property
     def settled(self) -> Float[np.ndarray, "m d"]:
         kept = self.states[:: -(self.lag // _APART)]
         return kept.reshape(-1, kept.shape[2])
