@@ -26,11 +26,14 @@ from ._warp import fit_warped
 _NUM_STARTS, _NUM_DRAWS = 4, 2_000
 _MOST_DENSE = 2_000
 """The largest dimension of an answer with a full matrix."""
-_NUM_CHAINS, _TRANSITIONS = 256, 40
+_NUM_CHAINS, _FEW_CHAINS, _MANY_ROWS = 256, 64, 20_000
+"""The number of chains, and that for targets with many rows, whose scores are expensive."""
+_TRANSITIONS = 40
 _DOUBLINGS = 5
 """How often the chains go on, each time for twice as many transitions as the time before."""
-_FORGOTTEN = 0.25
-"""Rank correlation of the first and the last states of a run that has forgotten its start."""
+_FORGOTTEN = 0.1
+"""Largest rank correlation of the first and the last states of a run that has forgotten its start,
+beyond what noise gives in the worst coordinate."""
 _MOST_STATES = 16
 """States of each chain that are kept of a run."""
 
@@ -89,8 +92,10 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
     best, start = found.gaussian, found.start
     answer, doubt = _unchecked(evaluate, best), None
     try:
-        moved = chains(rng, evaluate, best.draws(rng, _NUM_CHAINS)[0], frame=best.linear())
-        if not difference(moved.before, moved.settled).is_tiny(len(moved.before)):
+        draws = best.draws(rng, _num_chains(evaluate))[0]
+        moved = chains(rng, evaluate, draws, _TRANSITIONS, best.linear())
+        change = difference(draws, moved.settled)
+        if not (_has_forgotten(moved) and change.is_tiny(len(draws))):
             root = best.linear()[1]
             moved, doubt = _settled(rng, evaluate, moved, root)
             warped = fit_warped(moved.pooled, root, evaluate.dim <= _MOST_DENSE)
@@ -117,14 +122,26 @@ def _settled(
         frame = fit_warped(moved.pooled, root).linear()
         later = chains(rng, evaluate, moved.after, num_transitions, frame)
         later = dataclasses.replace(later, states=_thinned(later.states))
-        change, memory = difference(moved.pooled, later.pooled), float(np.max(later.memory))
-        if memory < _FORGOTTEN and change.is_small():
+        change = difference(moved.pooled, later.pooled)
+        if _has_forgotten(later) and change.is_small():
             return later, None
         moved, num_transitions = later, 2 * num_transitions
     return moved, (
-        f"chains of HMC have not settled: their last {num_transitions // 2} transitions changed {change}, "
-        f"with a rank correlation of up to {memory:.2f} between first and last states"
+        f"chains of HMC have not settled: their last {num_transitions // 2} transitions moved them "
+        f"by {change}; memory {np.max(moved.memory):.2f}"
     )
+
+
+def _has_forgotten(moved: Movement) -> bool:
+    """Whether the ends of the chains hardly depend on where they began, in any coordinate."""
+    num_chains, dim = moved.before.shape
+    noise = (2 * np.log(2 * dim) / num_chains) ** 0.5
+    return bool(np.max(moved.memory) < _FORGOTTEN + noise)
+
+
+def _num_chains(evaluate: Evaluator) -> int:
+    num_rows = evaluate.target.density.num_rows
+    return _NUM_CHAINS if num_rows is None or num_rows < _MANY_ROWS else _FEW_CHAINS
 
 
 def _unchecked(evaluate: Evaluator, warped: Warped) -> Answer:
