@@ -34,6 +34,9 @@ _DOUBLINGS = 5
 _FORGOTTEN = 0.1
 """Largest rank correlation of the first and the last states of a run that has forgotten its start,
 beyond what noise gives in the worst coordinate."""
+_SLOW, _SLOWER = 0.5, 0.9
+"""Chains stop if their memory is above the first number, and above the second times that of a run
+half as long."""
 _MOST_STATES = 16
 """States of each chain that are kept of a run."""
 
@@ -117,7 +120,7 @@ def _settled(
     They go on, each time for twice as long, until a run forgets where it began and finds what the
     run before it found.
     """
-    num_transitions = _TRANSITIONS
+    num_transitions, memory = _TRANSITIONS, np.inf
     for _ in range(_DOUBLINGS):
         frame = fit_warped(moved.pooled, root).linear()
         later = chains(rng, evaluate, moved.after, num_transitions, frame)
@@ -125,10 +128,13 @@ def _settled(
         change = difference(moved.pooled, later.pooled)
         if _has_forgotten(later) and change.is_small():
             return later, None
-        moved, num_transitions = later, 2 * num_transitions
-    return moved, (
-        f"chains of HMC have not settled: their last {num_transitions // 2} transitions moved them "
-        f"by {change}; memory {np.max(moved.memory):.2f}"
+        moved, before, memory = later, memory, float(np.max(later.memory))
+        if memory > max(_SLOW, _SLOWER * before):  # twice as many transitions forget no more
+            break
+        num_transitions *= 2
+    return (
+        moved,
+        f"chains of HMC have not settled: the last run changed {change}; memory {memory:.2f}",
     )
 
 
