@@ -183,7 +183,9 @@ def test_the_family_and_the_host_agree(is_dense, x64):
     jax.tree.map(np.testing.assert_array_equal, family.on_host(), one)
 
 
-@pytest.mark.xfail(strict=True, reason="rows and vectors are combined without a new axis")
+@pytest.mark.xfail(
+    strict=True, raises=ValueError, reason="rows and vectors are combined without a new axis"
+)
 @pytest.mark.parametrize("root", [dense(), low_rank()], ids=["dense", "low rank"])
 def test_the_family_works_with_strict_rank_promotion(root):
     family = WarpedGaussian.of(warped(root))

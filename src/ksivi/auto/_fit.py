@@ -47,7 +47,7 @@ from ._price import Price
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
 from ._start import Start, find_start, start_from
-from ._verdict import Answer, conclude
+from ._verdict import Answer, conclude, with_remark
 
 
 def fit(
@@ -80,7 +80,8 @@ def fit(
        best draws so far, trained on Jeffreys' divergence in two independent runs until the bound
        has settled, and checked.
 
-    The first answer that nothing speaks against is returned.
+    The first answer that nothing speaks against is returned. Above 150 dimensions, chains of HMC
+    start from a Gaussian of low rank, and a warped Gaussian is fitted to where they settle.
 
     A target with minibatches and many rows is replaced by some of its rows, with a correction that
     gives them the gradient and the Hessian of all rows at the mode. A pass over all rows measures
@@ -209,6 +210,8 @@ def _fit_as_it_is(
         with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
             corrected = refined(rng, evaluate, plan.refine, answer)
     fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
+    if is_large and fit.status.kind == "converged":
+        fit = with_remark(fit, "not examined: further modes, the joint shape beyond correlations")
     return dataclasses.replace(fit, refined=corrected)
 
 

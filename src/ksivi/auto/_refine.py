@@ -9,10 +9,9 @@ from jaxtyping import Float
 
 from .._core.numerics import new_key
 from ..diagnostics import Movement, chains, pareto_khat
-from ..families import Empirical
+from ..families import Empirical, WarpedGaussian
 from ..results import Posterior
 from ..targets import Evaluator
-from ._measured import frame_of
 from ._verdict import Answer
 
 Refinement = Literal["hmc", "importance"]
@@ -57,8 +56,8 @@ def refined(
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
     if refine == "hmc":
-        draws = _settled(rng, evaluate, answer.posterior, findings.moved)
-        effective, by = float(len(draws)), _IN_WORDS[refine]
+        draws, effective = _settled(rng, evaluate, answer.posterior, findings.moved)
+        by = _IN_WORDS[refine]
     else:
         draws, effective = findings.weighed.resampled(new_key(rng))
         by = f"{_IN_WORDS[refine]}, k-hat {pareto_khat(findings.weighed.log_weights):.2f}"
@@ -68,9 +67,15 @@ def refined(
 
 def _settled(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, moved: Movement
-) -> Float[np.ndarray, "n d"]:
-    """States of the chains of the checks, or the ends of new ones if those were few and short."""
-    if len(moved.settled) >= _FEWEST:
-        return moved.settled
-    frame = frame_of(posterior)
-    return chains(rng, evaluate, posterior.host_draws(rng, _FEWEST), frame=frame).after
+) -> tuple[Float[np.ndarray, "n d"], float]:
+    """States of the chains of the checks, or the ends of new ones if those were few and short.
+
+    The second value is their effective number. A warped Gaussian is fitted to the states of long
+    chains, which are then all given.
+    """
+    if isinstance(posterior.family, WarpedGaussian):
+        return moved.pooled, float(len(moved.settled))
+    draws = moved.settled
+    if len(draws) < _FEWEST:
+        draws = chains(rng, evaluate, posterior.host_draws(rng, _FEWEST)).after
+    return draws, float(len(draws))

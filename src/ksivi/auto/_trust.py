@@ -47,7 +47,7 @@ def examine(
     except (ValueError, np.linalg.LinAlgError) as error:
         return _unexamined(rng, evaluate, posterior, start, error)
     is_mixture = posterior.on_host() is not None
-    is_provisional = is_mixture and not found.is_close
+    is_provisional = is_mixture and not found.is_close and moved is None
     # The tails are measured from draws that are near the target: others mislead.
     tails = None if is_provisional else is_improper(evaluate, found.draws, found.axes)
     improper = start.improper or tails
