@@ -5,13 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import ndtr, ndtri
 from scipy.stats import multivariate_normal
 
 import ksivi
 from ksivi._core.roots import DenseRoot, LowRankRoot
 from ksivi._core.warped import Warped, gaussian
-from ksivi.auto._warp import fit_warped
 from ksivi.families import WarpedGaussian
 
 KEY = jax.random.key(0)
@@ -276,61 +274,3 @@ def test_bad_calls_are_refused():
         family.log_prob(KEY, jnp.zeros((3, 5)), 1)
     with pytest.raises(ValueError, match="n must be a whole number"):
         family.sample(KEY, 0)
-
-
-def assert_same_marginals(found, exact, n):
-    """The quantiles of each coordinate have their levels, within 5 standard errors of n draws."""
-    levels = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])[:, None]
-    warps = np.sinh((np.arcsinh(ndtri(levels)) + found.skew) / found.tail)
-    true = ndtr(exact.normal(found.loc + found.scale * warps))
-    assert np.all(np.abs(true - levels) < 5 * np.sqrt(levels * (1 - levels) / n))
-
-
-def without_vectors(scales):
-    return LowRankRoot(scales, np.zeros((len(scales), 0)), np.zeros(0))
-
-
-def loss(found, exact):
-    """KL(exact, found) in nats, by draws, and its standard error."""
-    x, _ = exact.draws(np.random.default_rng(10), 4_000)
-    terms = exact.log_density(x) - found.log_density(x)
-    return terms.mean(), terms.std() / len(x) ** 0.5
-
-
-def test_a_warp_with_all_correlations_is_fitted_to_draws():
-    """The root that is given has no correlations."""
-    dim = 20
-    exact = warped(low_rank(dim)._replace(factors=np.array([4.0, 6.0])), dim)
-    draws, _ = exact.draws(np.random.default_rng(8), 4_000)
-    found = fit_warped(draws, without_vectors(draws.std(axis=0)), is_dense=True)
-    assert isinstance(found.root, DenseRoot)
-    np.testing.assert_allclose(found.root.lengths(), 1, rtol=1e-9)
-    assert_same_marginals(found, exact, 4_000)
-    assert np.max(np.abs(covariance(found.root) - covariance(exact.root))) < 0.1
-    assert loss(found, exact)[0] < 0.3
-    assert loss(found._replace(root=without_vectors(np.ones(dim))), exact)[0] > 3
-
-
-def test_a_missing_direction_is_added_to_a_root_of_low_rank():
-    """In many dimensions, where one direction hardly changes the widths of coordinates."""
-    dim, both = 200, low_rank(200)._replace(factors=np.array([3.0, 4.0]))
-    exact = warped(both, dim)
-    draws, _ = exact.draws(np.random.default_rng(8), 4_000)
-    first = LowRankRoot(both.scales, both.vectors[:, :1], both.factors[:1])
-    found = fit_warped(draws, first)
-    assert isinstance(found.root, LowRankRoot)
-    assert found.root.factors.shape == (2,)
-    np.testing.assert_allclose(np.sort(found.root.factors), [3, 4], rtol=0.1)
-    assert_same_marginals(found, exact, 4_000)
-    known = loss(found._replace(root=exact.root), exact)[0]  # what the margins alone cost
-    missing = loss(found._replace(root=first.scaled(1 / first.lengths())), exact)[0]
-    assert missing > known + 3
-    assert loss(found, exact)[0] < known + 1
-
-
-def test_few_draws_add_no_directions_and_no_full_matrix():
-    plain = gaussian(np.zeros(200), without_vectors(np.ones(200)))
-    draws, _ = plain.draws(np.random.default_rng(8), 300)
-    found = fit_warped(draws, without_vectors(np.ones(200)), is_dense=True)
-    assert isinstance(found.root, LowRankRoot)
-    assert found.root.factors.shape == (0,)
