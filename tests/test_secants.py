@@ -102,7 +102,7 @@ def test_the_diagonal_gaussian_has_scales_of_all_sizes(seed):
     dim = 300
     sds, mean = np.geomspace(0.01, 100, dim), np.random.default_rng(3).standard_normal(dim)
     target = Normal(mean, np.diag(sds**2))
-    found_mean, found_sds = mean_field(np.random.default_rng(seed), target, *starts(dim))
+    found_mean, found_sds, _ = mean_field(np.random.default_rng(seed), target, *starts(dim))
     np.testing.assert_allclose(found_sds, sds, rtol=1e-3)
     assert np.max(np.abs(found_mean - mean) / sds) < 1e-3
     assert target.count < 10_000
@@ -113,7 +113,7 @@ def test_the_diagonal_gaussian_of_a_correlated_one_has_its_precisions(seed):
     """The ELBO is largest at σⱼ = 1/√(Σ⁻¹)ⱼⱼ, which is less than the marginal width."""
     covariance = ill_conditioned(40, 10)
     target = Normal(np.zeros(40), covariance)
-    mean, sds = mean_field(np.random.default_rng(seed), target, *starts(40))
+    mean, sds, _ = mean_field(np.random.default_rng(seed), target, *starts(40))
     precisions = np.diag(target.precision)
 
     def divergence(mean, sds):
@@ -131,7 +131,7 @@ def test_the_diagonal_gaussian_leaves_a_start_without_mass():
     points, widths = starts(200)
     points[1, 0] = 1e3
     evaluate = walled(Normal(np.zeros(200), np.diag(sds**2)), 500)
-    mean, found = mean_field(np.random.default_rng(0), evaluate, points, widths)
+    mean, found, _ = mean_field(np.random.default_rng(0), evaluate, points, widths)
     np.testing.assert_allclose(found, sds, rtol=1e-3)
     assert np.max(np.abs(mean) / sds) < 1e-3
 
@@ -160,7 +160,7 @@ def test_low_rank_plus_diagonal_is_found(seed):
     mean = matrix @ np.random.default_rng(5).standard_normal(DIM)
     target = Normal(mean, matrix @ matrix.T, log_evidence=7.0)
     rng = np.random.default_rng(seed)
-    diagonal = mean_field(rng, target, *starts(DIM))
+    diagonal = mean_field(rng, target, *starts(DIM))[:2]
     found = low_rank_gaussian(rng, target, *diagonal)
     exact = exact_elbo(found.fit, target, matrix @ matrix.T)
     assert exact > -0.5

@@ -17,13 +17,6 @@ DIM, RANK = 6, 2
 LAYOUT = (("x", (DIM,)),)
 
 
-@pytest.fixture(autouse=True)
-def as_users_have_it():
-    """Vectors are added to the rows of matrices: see the test of strict rank promotion."""
-    with jax.numpy_rank_promotion("allow"):
-        yield
-
-
 def low_rank(dim=DIM, rank=RANK, seed=0):
     rng = np.random.default_rng(seed)
     vectors = np.linalg.qr(rng.standard_normal((dim, rank)))[0]
@@ -181,9 +174,6 @@ def test_the_family_and_the_host_agree(is_dense, x64):
     jax.tree.map(np.testing.assert_array_equal, family.on_host(), one)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=ValueError, reason="rows and vectors are combined without a new axis"
-)
 @pytest.mark.parametrize("root", [dense(), low_rank()], ids=["dense", "low rank"])
 def test_the_family_works_with_strict_rank_promotion(root):
     family = WarpedGaussian.of(warped(root))
@@ -229,18 +219,21 @@ ZERO, ONE = np.zeros(3), np.ones(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"loc": 1.0}, "loc must be one number per coordinate"),
-        ({"loc": np.zeros(0)}, "loc must be one number per coordinate"),
-        ({"loc": "here"}, "loc must be one number per coordinate, got 'here'"),
-        ({"scale": ONE[:2]}, "scale must be 3 positive numbers, as many as loc"),
-        ({"scale": ZERO}, "scale must be 3 positive numbers"),
-        ({"scale": np.array([1, np.nan, 1])}, "scale must be 3 positive numbers"),
-        ({"skew": 0.3}, "skew must be 3 numbers, as many as loc"),
-        ({"tail": -ONE}, "tail must be 3 positive numbers"),
-        ({"root": np.eye(2)}, r"root must be a matrix of shape \(3, 3\), or scales"),
+        ({"loc": 1.0}, "loc must be one finite number per coordinate"),
+        ({"loc": np.zeros(0)}, "loc must be one finite number per coordinate"),
+        ({"loc": "here"}, "loc must be one finite number per coordinate, got 'here'"),
+        ({"scale": ONE[:2]}, "scale must be 3 finite positive numbers, as many as loc"),
+        ({"scale": ZERO}, "scale must be 3 finite positive numbers"),
+        ({"scale": np.array([1, np.nan, 1])}, "scale must be 3 finite positive numbers"),
+        ({"skew": 0.3}, "skew must be 3 finite numbers, as many as loc"),
+        ({"tail": -ONE}, "tail must be 3 finite positive numbers"),
+        (
+            {"root": np.eye(2)},
+            r"root must be an invertible matrix of shape \(3, 3\), or positive scales",
+        ),
         ({"root": (ONE, np.ones((3, 2)))}, r"root must be .*, got shapes \[\(3,\), \(3, 2\)\]"),
-        ({"root": (ONE, np.ones((3, 2)), np.ones(1))}, "root must be a matrix"),
-        ({"root": "R"}, "root must be a matrix"),
+        ({"root": (ONE, np.ones((3, 2)), np.ones(1))}, "root must be an invertible matrix"),
+        ({"root": "R"}, "root must be an invertible matrix"),
     ],
 )
 def test_bad_arguments_are_refused(change, message):
@@ -249,7 +242,6 @@ def test_bad_arguments_are_refused(change, message):
         WarpedGaussian(**given)
 
 
-@pytest.mark.xfail(strict=True, reason="numbers that are not finite, and singular roots, are kept")
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -1,7 +1,7 @@
 """Argument checks. Each error message names the argument, what was expected and what was given."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -95,6 +95,11 @@ def as_floats(value: Any, name: str, expected: str = "real numbers") -> Float[Ar
     if not _is_real(value):
         raise ValueError(f"{name} must be {expected}, got {describe(value)}")
     return jnp.asarray(value, jnp.result_type(float))
+
+
+def holds_for_all(values: Array, holds: Callable[[np.ndarray], Any]) -> bool:
+    """Whether the condition holds for all values. Traced values are not checked."""
+    return isinstance(values, jax.core.Tracer) or bool(np.all(holds(np.asarray(values))))
 
 
 def as_array(value: Any, name: str) -> Array:

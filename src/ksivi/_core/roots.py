@@ -69,15 +69,15 @@ class LowRankRoot(NamedTuple):
 
     def times(self, xi: Matrix) -> Matrix:
         """R ξ, for every row ξ."""
-        return self.scales * self._along(xi, self.factors)
+        return self.scales[None] * self._along(xi, self.factors)
 
     def pulled(self, score: Matrix) -> Matrix:
         """Rᵀ s, for every row s: the score in coordinates ξ."""
-        return self._along(self.scales * score, self.factors)
+        return self._along(self.scales[None] * score, self.factors)
 
     def solve(self, x: Matrix) -> Matrix:
         """R⁻¹ x, for every row x."""
-        return self._along(x / self.scales, 1 / self.factors)
+        return self._along(x / self.scales[None], 1 / self.factors)
 
     def log_det(self) -> Any:
         """log |det R|."""
@@ -105,7 +105,7 @@ class LowRankRoot(NamedTuple):
         return LowRankRoot(self.scales, basis @ axes, np.sqrt(np.maximum(squares, 1e-12)))
 
     def _along(self, x: Matrix, factors: Float[Any, " r"]) -> Matrix:
-        return x + ((x @ self.vectors) * (factors - 1)) @ self.vectors.T
+        return x + ((x @ self.vectors) * (factors - 1)[None]) @ self.vectors.T
 
 
 Root = DenseRoot | LowRankRoot

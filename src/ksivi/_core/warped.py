@@ -37,16 +37,17 @@ class Warped(NamedTuple):
         """x, for every row ξ."""
         xp = xi.__array_namespace__()
         y = self.root.times(xi)
-        return self.loc + self.scale * xp.sinh((xp.asinh(y) + self.skew) / self.tail)
+        angle = (xp.asinh(y) + self.skew[None]) / self.tail[None]
+        return self.loc[None] + self.scale[None] * xp.sinh(angle)
 
     def normal(self, x: Matrix) -> Matrix:
         """y, for every row x."""
-        return x.__array_namespace__().sinh(self._angle((x - self.loc) / self.scale))
+        return x.__array_namespace__().sinh(self._angle(self._standard(x)))
 
     def log_density(self, x: Matrix) -> Float[Any, " n"]:
         """log q(x)."""
         xp = x.__array_namespace__()
-        w = (x - self.loc) / self.scale
+        w = self._standard(x)
         angle = self._angle(w)
         xi = self.root.solve(xp.sinh(angle))
         constant = (xp.log(self.tail) - xp.log(self.scale)).sum() - self.root.log_det()
@@ -75,7 +76,10 @@ class Warped(NamedTuple):
         return self if factor == 1 else Halves(self, factor)
 
     def _angle(self, w: Matrix) -> Matrix:
-        return self.tail * w.__array_namespace__().asinh(w) - self.skew
+        return self.tail[None] * w.__array_namespace__().asinh(w) - self.skew[None]
+
+    def _standard(self, x: Matrix) -> Matrix:
+        return (x - self.loc[None]) / self.scale[None]
 
 
 class Halves(NamedTuple):

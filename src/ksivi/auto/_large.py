@@ -14,9 +14,10 @@ from ..families import WarpedGaussian
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._doubts import Findings
-from ._gaussians import Gaussians
-from ._patch import low_rank_gaussian
-from ._search import first_starts, search
+from ._gaussians import LOCAL_SD, Gaussians
+from ._modes import named
+from ._patch import Look, low_rank_gaussian
+from ._search import Found, distinct, first_starts, search
 from ._secants import mean_field
 from ._start import Start, candidates
 from ._trust import examine
@@ -24,6 +25,8 @@ from ._verdict import Answer
 from ._warp import fit_warped
 
 _NUM_STARTS, _NUM_DRAWS = 4, 2_000
+_MAX_GAP = 8.0
+"""A Gaussian whose ELBO is further below the best, in nats, is no mode of its own."""
 _MOST_DENSE = 2_000
 """The largest dimension of an answer with a full matrix."""
 _NUM_CHAINS, _FEW_CHAINS, _MANY_ROWS = 256, 64, 20_000
@@ -45,11 +48,13 @@ _MOST_STATES = 16
 class LargeStart:
     """What the search found in many dimensions: one Gaussian.
 
-    Other modes are not looked for, and `start` has neither modes nor Gaussians.
+    Other modes are not looked for, and `start` has neither modes nor Gaussians. If another path led
+    to a mode all the same, `missed` is the doubt that says so.
     """
 
     start: Start
     gaussian: Warped
+    missed: str | None = None
 
 
 def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | None) -> LargeStart:
@@ -60,15 +65,35 @@ def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | 
     if init is not None:
         return LargeStart(_start_of(evaluate.dim), _warped_of(rng, init))
     found = search(evaluate, first_starts(rng, _NUM_STARTS, evaluate.dim))
-    diagonal = mean_field(rng, evaluate, *candidates(evaluate, found))
-    best = low_rank_gaussian(rng, evaluate, *diagonal)
+    mean, sds, elbo = mean_field(rng, evaluate, *candidates(evaluate, found))
+    best = low_rank_gaussian(rng, evaluate, mean, sds)
     if best is None:
         raise RuntimeError(
             "fit found no Gaussian whose draws all have a finite log density. The log density must "
             "be finite everywhere around the mass, and the posterior must be proper"
         )
     start = _start_of(evaluate.dim, best.elbo, _NUM_STARTS)
-    return LargeStart(start, gaussian(best.fit.mean, best.fit.root()))
+    missed = _missed(rng, evaluate, found, best, elbo)
+    return LargeStart(start, gaussian(best.fit.mean, best.fit.root()), missed)
+
+
+def _missed(
+    rng: np.random.Generator, evaluate: Evaluator, found: Found, best: Look, least: float
+) -> str | None:
+    """Doubts if another end of a path leads to a diagonal Gaussian elsewhere that is about as good.
+
+    **Arguments:**
+
+    - `least`: the ELBO of the best diagonal Gaussian.
+    """
+    root, dim = best.fit.root(), evaluate.dim
+    for end in found.points[distinct(found.points, found.log_densities, evaluate)]:
+        mean, _, elbo = mean_field(rng, evaluate, end[None], np.array([LOCAL_SD]))
+        distance2 = np.sum(root.solve((mean - best.fit.mean)[None]) ** 2)
+        if elbo > least - _MAX_GAP and distance2 > dim + 4 * (2 * dim) ** 0.5:
+            place = named(evaluate.target, mean)
+            return f"a second mode has about as much mass, and no draws: near {place}"
+    return None
 
 
 def _start_of(dim: int, elbo: float = math.nan, num_paths: int = 0) -> Start:
@@ -97,8 +122,8 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
     try:
         draws = best.draws(rng, _num_chains(evaluate))[0]
         moved = chains(rng, evaluate, draws, _TRANSITIONS, best.linear())
-        change = difference(draws, moved.settled)
-        if not (_has_forgotten(moved) and change.is_tiny(len(draws))):
+        change = difference(best.draws(rng, _NUM_DRAWS)[0], moved.settled)
+        if not (_has_forgotten(moved) and change.is_tiny(len(moved.settled))):
             root = best.linear()[1]
             moved, doubt = _settled(rng, evaluate, moved, root)
             warped = fit_warped(moved.pooled, root, evaluate.dim <= _MOST_DENSE)
@@ -108,7 +133,7 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
         return answer
     except OutOfTime:
         findings = Findings(FitDiagnostics(), ["the draws were not checked"])
-    doubts = [*findings.doubts, *([] if doubt is None else [doubt])]
+    doubts = [*findings.doubts, *(one for one in (doubt, found.missed) if one is not None)]
     return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
 
 

@@ -98,8 +98,8 @@ def secants(rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: V
 
 def mean_field(
     rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: Values
-) -> tuple[Vector, Vector]:
-    r"""The mean and the standard deviations of the best diagonal Gaussian.
+) -> tuple[Vector, Vector, float]:
+    r"""The mean, the standard deviations and the ELBO of the best diagonal Gaussian.
 
     As `secants`, with points x = μ ± σ v for few vectors v of random signs, and
 
@@ -111,7 +111,7 @@ def mean_field(
         first = [(x, np.full(len(x), sd)) for x, sd in zip(starts, sds, strict=True)]
         best = _raced(functools.partial(_diagonal_look, rng, evaluate), first)[0]
         best.average()
-        return best.mean, best.root
+        return best.mean, best.root, best.elbo
 
 
 def _raced(

@@ -15,6 +15,7 @@ from .._core.checks import (
     as_positive,
     as_single_key,
     describe,
+    holds_for_all,
     require_points,
 )
 from .._core.mixtures import Mixture
@@ -75,7 +76,7 @@ class GaussianMixture(AbstractFamily):
         if (
             shares.ndim != 1
             or not len(shares)
-            or not _all(shares, lambda w: (w > 0) & (w < np.inf))
+            or not holds_for_all(shares, lambda w: (w > 0) & (w < np.inf))
         ):
             raise ValueError(
                 f"shares must be one positive number per Gaussian, got {describe(shares)}"
@@ -169,7 +170,12 @@ class GaussianMixture(AbstractFamily):
 def _as_means(means: Any, count: int) -> Float[Array, "k d"]:
     expected = f"finite numbers of shape ({count}, d)"
     found = as_floats(means, "means", expected)
-    if found.ndim != 2 or len(found) != count or not found.shape[1] or not _all(found, np.isfinite):
+    if (
+        found.ndim != 2
+        or len(found) != count
+        or not found.shape[1]
+        or not holds_for_all(found, np.isfinite)
+    ):
         raise ValueError(f"means must be {expected}, got {describe(means)}")
     return found
 
@@ -178,7 +184,7 @@ def _as_roots(roots: Any, shape: tuple[int, ...]) -> Float[Array, "k d d"]:
     wanted = (*shape, shape[1])
     expected = f"lower triangular matrices with positive diagonals, of shape {wanted}"
     found = as_floats(roots, "roots", expected)
-    if found.shape != wanted or not _all(found, _are_roots):
+    if found.shape != wanted or not holds_for_all(found, _are_roots):
         raise ValueError(f"roots must be {expected}, got {describe(roots)}")
     return found
 
@@ -186,11 +192,6 @@ def _as_roots(roots: Any, shape: tuple[int, ...]) -> Float[Array, "k d d"]:
 def _are_roots(roots: Float[np.ndarray, "k d d"]) -> bool:
     is_lower = np.isfinite(roots).all() and not np.triu(roots, 1).any()
     return bool(is_lower and (np.diagonal(roots, axis1=1, axis2=2) > 0).all())
-
-
-def _all(values: Array, holds: Any) -> bool:
-    """Whether the condition holds for all values. Traced values are not checked."""
-    return _is_traced(values) or bool(np.all(holds(np.asarray(values))))
 
 
 def _is_traced(values: Array) -> bool:

@@ -7,7 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._core.checks import as_count, as_floats, as_single_key, describe, require_points
+from .._core.checks import (
+    as_count,
+    as_floats,
+    as_single_key,
+    describe,
+    holds_for_all,
+    require_points,
+)
 from .._core.numerics import full_precision
 from .._core.registry import register
 from .._core.roots import DenseRoot, LowRankRoot, Root
@@ -47,9 +54,9 @@ class WarpedGaussian(AbstractFamily):
     root: tuple[Array, ...]
 
     def __init__(self, loc: Any, scale: Any, skew: Any, tail: Any, root: Any):
-        self.loc = as_floats(loc, "loc", "one number per coordinate")
-        if self.loc.ndim != 1 or not len(self.loc):
-            raise ValueError(f"loc must be one number per coordinate, got {describe(loc)}")
+        self.loc = as_floats(loc, "loc", "one finite number per coordinate")
+        if self.loc.ndim != 1 or not len(self.loc) or not holds_for_all(self.loc, np.isfinite):
+            raise ValueError(f"loc must be one finite number per coordinate, got {describe(loc)}")
         self.scale = _as_vector(scale, "scale", len(self.loc), positive=True)
         self.skew = _as_vector(skew, "skew", len(self.loc))
         self.tail = _as_vector(tail, "tail", len(self.loc), positive=True)
@@ -114,19 +121,33 @@ def _root(parts: Any) -> Root:
 
 
 def _as_vector(value: Any, name: str, dim: int, positive: bool = False) -> Float[Array, " d"]:
-    expected = f"{dim} {'positive ' if positive else ''}numbers, as many as loc"
-    found = as_floats(value, name, expected)
-    if found.shape != (dim,) or (positive and not np.all(np.asarray(found) > 0)):
+    expected = f"{dim} finite {'positive ' if positive else ''}numbers, as many as loc"
+    found, lowest = as_floats(value, name, expected), 0.0 if positive else -np.inf
+    if found.shape != (dim,) or not holds_for_all(found, lambda a: (a > lowest) & (a < np.inf)):
         raise ValueError(f"{name} must be {expected}, got {describe(value)}")
     return found
 
 
 def _as_root(root: Any, dim: int) -> tuple[Array, ...]:
-    expected = f"a matrix of shape ({dim}, {dim}), or scales, vectors and factors of a low rank"
+    expected = (
+        f"an invertible matrix of shape ({dim}, {dim}), or positive scales, vectors and positive "
+        "factors of a low rank"
+    )
     parts = tuple(root) if isinstance(root, tuple | list) else (root,)
     found = tuple(as_floats(part, "root", expected) for part in parts)
     shapes = [part.shape for part in found]
     is_low_rank = len(shapes) == 3 and shapes == [(dim,), (dim, *shapes[2]), shapes[2]]
     if shapes != [(dim, dim)] and not is_low_rank:
         raise ValueError(f"root must be {expected}, got shapes {shapes}")
+    if is_low_rank:
+        is_good = all(holds_for_all(part, lambda a: (a > 0) & (a < np.inf)) for part in found[::2])
+        is_good = is_good and holds_for_all(found[1], np.isfinite)
+    else:
+        is_good = holds_for_all(found[0], _is_invertible)
+    if not is_good:
+        raise ValueError(f"root must be {expected}, got {describe(root)}")
     return found
+
+
+def _is_invertible(matrix: Float[np.ndarray, "d d"]) -> bool:
+    return bool(np.isfinite(matrix).all() and np.isfinite(np.linalg.slogdet(matrix)[1]))
