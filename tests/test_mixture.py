@@ -147,7 +147,9 @@ def test_bad_calls_are_refused():
         family().log_prob(KEY, jnp.zeros((3, 5)), 1)
     with pytest.raises(ValueError, match="n must be a whole number"):
         family().sample(KEY, 0)
-    with pytest.raises(ValueError, match=r"family must be .*, a mixture of Gaussians, a warped Gaussian or"):
+    with pytest.raises(
+        ValueError, match=r"family must be .*, a mixture of Gaussians, a warped Gaussian or"
+    ):
         ksivi.Posterior.of(family().on_host(), target())
 
 
