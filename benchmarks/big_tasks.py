@@ -80,8 +80,6 @@ def _slices_or_error(
         if options.method in RIVALS:
             return _in_slices(RIVALS[options.method](key, target), journal, options.limit_s)
         return _fitted(key, target, journal)
-    except NotImplementedError as error:
-        return {"error": f"refused: {error}"[:300]}
     except ValueError as error:  # a bad argument: the method does not take such a target
         return {"error": f"refused: {error}"[:300]}
     except _ERRORS as error:

@@ -4,27 +4,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from ksivi._core.roots import DenseRoot, LowRankRoot
-from ksivi._core.warped import Warped, gaussian
+from ksivi._core.warped import gaussian
 from ksivi.auto._warp import fit_warped
-
-
-def low_rank(dim, rank=2, seed=0):
-    rng = np.random.default_rng(seed)
-    vectors = np.linalg.qr(rng.standard_normal((dim, rank)))[0]
-    return LowRankRoot(rng.uniform(0.5, 2, dim), vectors, rng.uniform(0.2, 3, rank))
-
-
-def warped(root, dim):
-    """Every coordinate with a skew and tails of its own."""
-    rng = np.random.default_rng(2)
-    about = rng.normal(size=dim), rng.uniform(0.1, 5, dim)
-    shape = rng.uniform(-0.5, 0.5, dim), rng.uniform(0.6, 1.4, dim)
-    return Warped(*about, *shape, root.scaled(1 / root.lengths()))
-
-
-def covariance(root):
-    matrix = root.dense().matrix
-    return matrix @ matrix.T
+from warps import covariance, low_rank, warped
 
 
 def assert_same_marginals(found, exact, n):
@@ -49,7 +31,7 @@ def loss(found, exact):
 def test_a_warp_with_all_correlations_is_fitted_to_draws():
     """The root that is given has no correlations."""
     dim = 20
-    exact = warped(low_rank(dim)._replace(factors=np.array([4.0, 6.0])), dim)
+    exact = warped(low_rank(dim)._replace(factors=np.array([4.0, 6.0])))
     draws, _ = exact.draws(np.random.default_rng(8), 4_000)
     found = fit_warped(draws, without_vectors(draws.std(axis=0)), is_dense=True)
     assert isinstance(found.root, DenseRoot)
@@ -62,8 +44,8 @@ def test_a_warp_with_all_correlations_is_fitted_to_draws():
 
 def test_a_missing_direction_is_added_to_a_root_of_low_rank():
     """In many dimensions, where one direction hardly changes the widths of coordinates."""
-    dim, both = 200, low_rank(200)._replace(factors=np.array([3.0, 4.0]))
-    exact = warped(both, dim)
+    both = low_rank(200)._replace(factors=np.array([3.0, 4.0]))
+    exact = warped(both)
     draws, _ = exact.draws(np.random.default_rng(8), 4_000)
     first = LowRankRoot(both.scales, both.vectors[:, :1], both.factors[:1])
     found = fit_warped(draws, first)

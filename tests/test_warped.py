@@ -8,36 +8,18 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal
 
 import ksivi
-from ksivi._core.roots import DenseRoot, LowRankRoot
+from ksivi._core.roots import DenseRoot
 from ksivi._core.warped import Warped, gaussian
 from ksivi.families import WarpedGaussian
+from warps import covariance, low_rank, warped
 
 KEY = jax.random.key(0)
-DIM, RANK = 6, 2
+DIM = 6
 LAYOUT = (("x", (DIM,)),)
-
-
-def low_rank(dim=DIM, rank=RANK, seed=0):
-    rng = np.random.default_rng(seed)
-    vectors = np.linalg.qr(rng.standard_normal((dim, rank)))[0]
-    return LowRankRoot(rng.uniform(0.5, 2, dim), vectors, rng.uniform(0.2, 3, rank))
 
 
 def dense():
     return DenseRoot(np.random.default_rng(1).standard_normal((DIM, DIM)) + 2 * np.eye(DIM))
-
-
-def warped(root=None, dim=DIM):
-    """Every coordinate with a skew and tails of its own."""
-    root, rng = low_rank(dim) if root is None else root, np.random.default_rng(2)
-    about = rng.normal(size=dim), rng.uniform(0.1, 5, dim)
-    shape = rng.uniform(-0.5, 0.5, dim), rng.uniform(0.6, 1.4, dim)
-    return Warped(*about, *shape, root.scaled(1 / root.lengths()))
-
-
-def covariance(root):
-    matrix = root.dense().matrix
-    return matrix @ matrix.T
 
 
 def points(n=20, dim=DIM):

@@ -8,8 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._core.roots import Root
-from .._core.warped import Warped
 from ..diagnostics import (
     Difference,
     Importance,
@@ -27,7 +25,6 @@ from ..targets import Evaluator
 from ._modes import Modes
 
 Draws = Float[np.ndarray, "n d"]
-Frame = tuple[Float[np.ndarray, " d"], Root]
 
 LARGE_DIM = 150
 """Above it, answers are warped Gaussians, and all costs are of few draws and few directions."""
@@ -154,10 +151,9 @@ def measure(
         return Measured(draws, plain, weighed, moved, has_settled=True)
     is_sure = is_reliable(plain) and is_reliable(weighed, 0.0) and is_unchanged(plain)
     if is_sure:  # a few short chains show whether they lead somewhere else
-        frame = frame_of(posterior)
-        num_chains = max(_FEW_CHAINS, 0 if frame else _CHAINS_PER_DIM * evaluate.dim)
+        num_chains = max(_FEW_CHAINS, _CHAINS_PER_DIM * evaluate.dim)
         before = posterior.host_draws(rng, num_chains)
-        moved = chains(rng, evaluate, before, _FEW_TRANSITIONS, frame)
+        moved = chains(rng, evaluate, before, _FEW_TRANSITIONS)
     else:
         moved = _moved(rng, evaluate, posterior, draws)
     return Measured(draws, plain, weighed, moved, is_sure)
@@ -166,22 +162,14 @@ def measure(
 def batch_of_chains(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior
 ) -> Movement:
-    frame, num_chains = frame_of(posterior), _num_moved(evaluate.dim) // _BATCHES
-    if frame is None:
-        num_chains = max(num_chains, _CHAINS_PER_DIM * evaluate.dim)
-    return chains(rng, evaluate, posterior.host_draws(rng, num_chains), frame=frame)
+    num_chains = max(_num_moved(evaluate.dim) // _BATCHES, _CHAINS_PER_DIM * evaluate.dim)
+    return chains(rng, evaluate, posterior.host_draws(rng, num_chains))
 
 
 def other_draws(rng: np.random.Generator, posterior: Posterior) -> Draws:
     """As many draws as are measured."""
     most = max(_MOST_NUMBERS // posterior.dim, _NUM_DRAWS // 10)
     return posterior.host_draws(rng, min(_NUM_DRAWS, most))
-
-
-def frame_of(posterior: Posterior) -> Frame | None:
-    """Coordinates for chains: those of a warped Gaussian, else those of the chains' first states."""
-    on_host = posterior.on_host()
-    return on_host.linear() if isinstance(on_host, Warped) else None
 
 
 def _directions(states: Draws) -> Float[np.ndarray, "d k"]:
@@ -198,17 +186,17 @@ def _moved(
     moved = batch_of_chains(rng, evaluate, posterior)
     while len(moved.settled) < _num_moved(evaluate.dim):
         moved = moved.with_more(batch_of_chains(rng, evaluate, posterior))
-    frame, is_mixture = frame_of(posterior), posterior.on_host() is not None
+    is_mixture = posterior.on_host() is not None
     if is_mixture and not difference(draws, moved.settled).is_tiny(len(moved.settled)):
         return moved  # it will be fitted again
     if moved.lag > _QUICK_LAG:
         num_transitions = min(_LONGER * moved.lag, _MOST_TRANSITIONS)
-        moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions, frame))
+        moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions))
     for _ in range(_MORE_RUNS):
         num_counted = len(moved.settled) if is_mixture else None
         if not difference(draws, moved.settled).is_undecided(num_counted):
             break
-        moved = moved.continued(chains(rng, evaluate, moved.after, frame=frame), keep=True)
+        moved = moved.continued(chains(rng, evaluate, moved.after), keep=True)
     return moved
 
 
