@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from .._core.hmc import Evaluate
 from .._core.roots import LowRankRoot
+from ._noise import is_lower
 
 Vector = Float[np.ndarray, " d"]
 Points = Float[np.ndarray, "n d"]
@@ -20,8 +21,6 @@ _PATCHES = 5
 """Steps of EM per update. The next update goes on from their result."""
 _SMALLEST = 1e-12
 _SHRINK, _GROW = 0.1, 3.0
-_NOISE_SD, _NOISE = 2.0, 0.1
-"""An ELBO counts as lower beyond this many standard errors and nats."""
 
 
 class LowRank(NamedTuple):
@@ -120,7 +119,7 @@ def low_rank_gaussian(
         run.go(_WINDOW)
         if not run.elbo > before + _GAIN:
             break
-    return run.best
+    return run.current
 
 
 class _Run:
@@ -128,35 +127,35 @@ class _Run:
 
     def __init__(self, rng: np.random.Generator, evaluate: Evaluate, fit: LowRank) -> None:
         self.rng, self.evaluate, self.fit = rng, evaluate, fit
-        self.best: Look | None = None
+        self.current: Look | None = None
         self.share, self.count = 1.0, 0
 
     @property
     def elbo(self) -> float:
-        return -np.inf if self.best is None else self.best.elbo
+        return -np.inf if self.current is None else self.current.elbo
 
     @np.errstate(all="ignore")  # away from the mass, log p and its gradient can be anything
     def go(self, num_updates: int) -> None:
         for _ in range(num_updates):
             self.count += 1
             self._judge(self.fit.look(self.rng, self.evaluate) if self.fit.is_good else None)
-            if self.best is not None:
-                scale = len(self.best.x) * len(self.fit.mean)
-                self.fit = self.best.updated(self.share * scale / self.count)
+            if self.current is not None:
+                scale = len(self.current.x) * len(self.fit.mean)
+                self.fit = self.current.updated(self.share * scale / self.count)
 
     def _judge(self, look: Look | None) -> None:
-        """Keeps a look that is not worse than the best, else returns to the best with less λ."""
+        """Goes on from a look that is not lower beyond noise, else from the one before, with less λ."""
         if look is not None and not np.isfinite(look.elbo):
             look = None
-        if self.best is None:
+        if self.current is None:
             if look is None:  # nearer to the start log p may be finite
                 narrow = 0.01 * self.fit.diagonal, 0.1 * self.fit.factors
                 self.fit = LowRank(self.fit.mean, *narrow)
-            self.best = look
-        elif look is None or look.elbo < self.best.elbo - _NOISE_SD * self.best.error - _NOISE:
+            self.current = look
+        elif look is None or is_lower(look, self.current):
             self.share *= _SHRINK
         else:
-            self.best, self.share = look, min(1.0, _GROW * self.share)
+            self.current, self.share = look, min(1.0, _GROW * self.share)
 
 
 def _matched(fit: LowRank, x: Points, scores: Points, weight: float) -> tuple[_Matched, Vector]:

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from .._core.hmc import Evaluate
 from ._gaussians import Gaussians, Points, Values, elbos_of
+from ._noise import is_higher, is_lower
 
 Vector = Float[np.ndarray, " d"]
 Matrix = Float[np.ndarray, "d d"]
@@ -21,8 +22,6 @@ _ROUNDS = ((8, 3), (3, 5), (1, 60))
 _FIRST_RADIUS, _LARGEST_RADIUS, _SMALLEST_RADIUS = 0.5, 2.0, 1e-3
 _SHRINK, _GROW = 0.3, 2.0
 _SAFE_SHRINKING = 5.0
-_NOISE_SD, _NOISE = 2.0, 0.1
-"""An ELBO counts as higher or lower beyond this many standard errors and nats."""
 _FLAT = 4
 """Steps without a gain after which a Gaussian is final, up to the averaging."""
 _NUM_AVERAGED = 8
@@ -135,20 +134,20 @@ class _Run:
         self.look, self.dim = look, len(mean)
         sds = root if root.ndim == 1 else np.diagonal(root)
         self.next: _Place = mean.astype(np.float64), root, float(np.log(sds).sum())
-        self.best: _Look | None = None
+        self.current: _Look | None = None
         self.radius, self.size, self.num_flat = _FIRST_RADIUS, _FIRST_RADIUS, 0
 
     @property
     def elbo(self) -> float:
-        return -np.inf if self.best is None else self.best.elbo
+        return -np.inf if self.current is None else self.current.elbo
 
     @property
     def mean(self) -> Vector:
-        return self.next[0] if self.best is None else self.best.mean
+        return self.next[0] if self.current is None else self.current.mean
 
     @property
     def root(self) -> Matrix | Vector:
-        return self.next[1] if self.best is None else self.best.root
+        return self.next[1] if self.current is None else self.current.root
 
     def go(self, most: int) -> None:
         """Takes steps until the ELBO is flat, the radius is tiny, or `most` looks were taken."""
@@ -156,34 +155,37 @@ class _Run:
             if self.num_flat >= _FLAT or self.radius < _SMALLEST_RADIUS:
                 return
             self._judge(self.look(*self.next))
-            if self.best is not None:
-                self.next, self.size = self.best.step(self.radius)
+            if self.current is not None:
+                self.next, self.size = self.current.step(self.radius)
 
     def _judge(self, new: _Look | None) -> None:
-        """Keeps a look that is not worse than the best, else returns to the best."""
-        if self.best is None:
+        """Goes on from a look that is not lower beyond noise, else shrinks the radius.
+
+        The next look is compared with the current one, not with the highest of all: the highest
+        of many noisy ELBOs is too high.
+        """
+        if self.current is None:
             if new is None:  # no finite values: nearer to the start there may be some
                 mean, root, log_det = self.next
                 self.next = mean, 0.1 * root, log_det + self.dim * np.log(0.1)
-            self.best = new
+            self.current = new
             return
-        noise = _NOISE_SD * self.best.error + _NOISE
-        if new is None or new.elbo < self.best.elbo - noise:
+        if new is None or is_lower(new, self.current):
             self.radius = _SHRINK * self.size
             return
-        self.num_flat = self.num_flat + 1 if new.elbo < self.best.elbo + noise else 0
-        self.best, self.radius = new, min(_GROW * self.radius, _LARGEST_RADIUS)
+        self.num_flat = 0 if is_higher(new, self.current) else self.num_flat + 1
+        self.current, self.radius = new, min(_GROW * self.radius, _LARGEST_RADIUS)
 
     def average(self) -> None:
         """Steps at rates 1/2, 1/3, …, which average over their points."""
         for count in range(2, _NUM_AVERAGED + 2):
-            if self.best is None:
+            if self.current is None:
                 return
-            following, _ = self.best.step(_FIRST_RADIUS, 1 / count)
+            following, _ = self.current.step(_FIRST_RADIUS, 1 / count)
             new = self.look(*following)
-            if new is None or new.elbo < self.best.elbo - _NOISE_SD * self.best.error - _NOISE:
+            if is_lower(new, self.current):
                 return
-            self.best = new
+            self.current = new
 
 
 def _dense_look(
