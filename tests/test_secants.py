@@ -6,7 +6,7 @@ import pytest
 from ksivi._core.roots import LowRankRoot
 from ksivi._core.threads import few_threads
 from ksivi.auto._patch import low_rank_gaussian
-from ksivi.auto._secants import mean_field, secants
+from ksivi.auto._secants import _diagonal_elbo, mean_field, secants
 
 SEEDS = range(3)
 
@@ -102,7 +102,7 @@ def test_the_diagonal_gaussian_has_scales_of_all_sizes(seed):
     dim = 300
     sds, mean = np.geomspace(0.01, 100, dim), np.random.default_rng(3).standard_normal(dim)
     target = Normal(mean, np.diag(sds**2))
-    found_mean, found_sds, _ = mean_field(np.random.default_rng(seed), target, *starts(dim))
+    found_mean, found_sds, *_ = mean_field(np.random.default_rng(seed), target, *starts(dim))
     np.testing.assert_allclose(found_sds, sds, rtol=1e-3)
     assert np.max(np.abs(found_mean - mean) / sds) < 1e-3
     assert target.count < 10_000
@@ -113,7 +113,7 @@ def test_the_diagonal_gaussian_of_a_correlated_one_has_its_precisions(seed):
     """The ELBO is largest at σⱼ = 1/√(Σ⁻¹)ⱼⱼ, which is less than the marginal width."""
     covariance = ill_conditioned(40, 10)
     target = Normal(np.zeros(40), covariance)
-    mean, sds, _ = mean_field(np.random.default_rng(seed), target, *starts(40))
+    mean, sds, *_ = mean_field(np.random.default_rng(seed), target, *starts(40))
     precisions = np.diag(target.precision)
 
     def divergence(mean, sds):
@@ -131,9 +131,42 @@ def test_the_diagonal_gaussian_leaves_a_start_without_mass():
     points, widths = starts(200)
     points[1, 0] = 1e3
     evaluate = walled(Normal(np.zeros(200), np.diag(sds**2)), 500)
-    mean, found, _ = mean_field(np.random.default_rng(0), evaluate, points, widths)
+    mean, found, *_ = mean_field(np.random.default_rng(0), evaluate, points, widths)
     np.testing.assert_allclose(found, sds, rtol=1e-3)
     assert np.max(np.abs(mean) / sds) < 1e-3
+
+
+def two_modes(x):
+    """N(0, I), with two modes of width 1 at ±10 along the first coordinate. The evidence is 1."""
+    log_p, scores = Normal(np.zeros(x.shape[1]), np.eye(x.shape[1]))(x)
+    log_p += np.logaddexp(10 * x[:, 0], -10 * x[:, 0]) - 50 - np.log(2)
+    scores[:, 0] += 10 * np.tanh(10 * x[:, 0])
+    return log_p, scores
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_elbo_of_a_diagonal_gaussian_is_that_of_draws(seed):
+    """Half of the mass is in one mode. A Gaussian at 0 of width 10 has both modes at its corners."""
+    points, widths = np.zeros((2, 50)), np.ones(50)
+    points[0, 0] = 9.0
+    found = mean_field(np.random.default_rng(seed), two_modes, points[:1], widths[:1])
+    assert abs(found.elbo - np.log(0.5)) < 0.01 + 4 * found.error
+    wide = widths.copy()
+    wide[0] = 10.0
+    x = np.random.default_rng(7).standard_normal((2_000, 50)) * wide
+    terms = two_modes(x)[0] + np.sum(0.5 * (x / wide) ** 2 + np.log(wide) + 0.919, axis=1)
+    elbo, error = _diagonal_elbo(np.random.default_rng(seed), two_modes, 0 * wide, wide)
+    assert abs(elbo - terms.mean()) < 4 * np.hypot(error, terms.std() / 2_000**0.5)
+    assert terms.mean() < np.log(0.5) - 10
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_diagonal_gaussian_across_two_modes_is_not_chosen(seed):
+    points = np.zeros((2, 50))
+    points[1, 0] = 9.0
+    found = mean_field(np.random.default_rng(seed), two_modes, points, np.array([10.0, 1.0]))
+    assert abs(found.mean[0] - 10) < 0.1
+    np.testing.assert_allclose(found.sds, 1, rtol=0.05)
 
 
 DIM = 400

@@ -65,7 +65,7 @@ def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | 
     if init is not None:
         return LargeStart(_start_of(evaluate.dim), _warped_of(rng, init))
     found = search(evaluate, first_starts(rng, _NUM_STARTS, evaluate.dim))
-    mean, sds, elbo = mean_field(rng, evaluate, *candidates(evaluate, found))
+    mean, sds, elbo, _ = mean_field(rng, evaluate, *candidates(evaluate, found))
     best = low_rank_gaussian(rng, evaluate, mean, sds)
     if best is None:
         raise RuntimeError(
@@ -88,7 +88,7 @@ def _missed(
     """
     root, dim = best.fit.root(), evaluate.dim
     for end in found.points[distinct(found.points, found.log_densities, evaluate)]:
-        mean, _, elbo = mean_field(rng, evaluate, end[None], np.array([LOCAL_SD]))
+        mean, _, elbo, _ = mean_field(rng, evaluate, end[None], np.array([LOCAL_SD]))
         distance2 = np.sum(root.solve((mean - best.fit.mean)[None]) ** 2)
         if elbo > least - _MAX_GAP and distance2 > dim + 4 * (2 * dim) ** 0.5:
             place = named(evaluate.target, mean)

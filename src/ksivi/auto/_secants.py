@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -25,8 +26,8 @@ _SAFE_SHRINKING = 5.0
 _FLAT = 4
 """Steps without a gain after which a Gaussian is final, up to the averaging."""
 _NUM_AVERAGED = 8
-_NUM_PAIRS = 16
-"""Pairs of points of a diagonal Gaussian."""
+_NUM_PAIRS, _NUM_ELBO_PAIRS = 16, 32
+"""Pairs of points of a diagonal Gaussian for a step, and pairs of draws for its ELBO."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,31 +96,55 @@ def secants(rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: V
         return Gaussians(means, roots, elbos_of(rng, evaluate, means, roots))
 
 
+class Diagonal(NamedTuple):
+    """A diagonal Gaussian, its ELBO by draws, and the standard error of that.
+
+    The ELBO is −∞ if log p is not finite at a draw.
+    """
+
+    mean: Vector
+    sds: Vector
+    elbo: float
+    error: float
+
+
 def mean_field(
     rng: np.random.Generator, evaluate: Evaluate, starts: Points, sds: Values
-) -> tuple[Vector, Vector, float]:
-    r"""The mean, the standard deviations and the ELBO of the best diagonal Gaussian.
+) -> Diagonal:
+    r"""The best diagonal Gaussian.
 
     As `secants`, with points x = μ ± σ v for few vectors v of random signs, and
 
         A = diag(a),   a = −the mean of v σ (s(x₊) − s(x₋)) / 2
 
-    All costs are linear in the dimension.
+    All costs are linear in the dimension. Every point is one standard deviation from the mean along
+    every coordinate, so two modes at μ ± σ would look like one wide mode. Draws show the space
+    between them: by the ELBO from draws, the best starts are chosen.
     """
     with np.errstate(all="ignore"):
         first = [(x, np.full(len(x), sd)) for x, sd in zip(starts, sds, strict=True)]
-        best = _raced(functools.partial(_diagonal_look, rng, evaluate), first)[0]
+        look = functools.partial(_diagonal_look, rng, evaluate)
+        height = lambda run: _diagonal_elbo(rng, evaluate, run.mean, run.root)[0]  # noqa: E731
+        best = _raced(look, first, height)[0]
         best.average()
-        return best.mean, best.root, best.elbo
+        return Diagonal(best.mean, best.root, *_diagonal_elbo(rng, evaluate, best.mean, best.root))
 
 
 def _raced(
-    look: Callable[..., _Look | None], first: Sequence[tuple[Vector, Matrix | Vector]]
+    look: Callable[..., _Look | None],
+    first: Sequence[tuple[Vector, Matrix | Vector]],
+    height: Callable[["_Run"], float] = lambda run: run.elbo,
 ) -> list["_Run"]:
-    """Runs from all starts, the best first. Only the better ones took all their steps."""
+    """Runs from all starts, the best first. Only the better ones took all their steps.
+
+    **Arguments:**
+
+    - `height`: the number that ranks the runs. Those with equal ones are ranked by their looks.
+    """
     runs = [_Run(look, mean, root) for mean, root in first]
-    for num_runs, num_steps in _ROUNDS:
-        runs.sort(key=lambda run: -run.elbo)
+    for i, (num_runs, num_steps) in enumerate(_ROUNDS):
+        if i and len(runs) > 1:
+            runs.sort(key=lambda run: (height(run), run.elbo), reverse=True)
         for run in runs[:num_runs]:
             run.go(num_steps)
     return runs
@@ -218,6 +243,19 @@ def _diagonal_look(
     values = np.mean(signs * (scores[_NUM_PAIRS:] - scores[:_NUM_PAIRS]), axis=0) / 2
     error = float(log_p.std()) / (2 * _NUM_PAIRS) ** 0.5
     return _Look(mean, sds, log_det, elbo, error, scores.mean(axis=0), values)
+
+
+def _diagonal_elbo(
+    rng: np.random.Generator, evaluate: Evaluate, mean: Vector, sds: Vector
+) -> tuple[float, float]:
+    """E[log p − log q] by draws of a diagonal Gaussian in pairs μ ± σ ξ, and its standard error."""
+    xi = rng.standard_normal((_NUM_ELBO_PAIRS, len(mean)))
+    log_p, _ = evaluate(mean + np.concatenate([xi, -xi]) * sds)
+    log_q = -np.sum(0.5 * xi**2 + np.log(sds) + 0.5 * _LOG_2PI, axis=1)
+    pairs = (log_p[:_NUM_ELBO_PAIRS] + log_p[_NUM_ELBO_PAIRS:]) / 2 - log_q
+    if not np.isfinite(pairs).all():
+        return -np.inf, np.inf
+    return float(pairs.mean()), float(pairs.std(ddof=1)) / _NUM_ELBO_PAIRS**0.5
 
 
 def _orthogonal(rng: np.random.Generator, dim: int) -> Matrix:
