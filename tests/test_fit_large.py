@@ -11,7 +11,9 @@ import pytest
 
 import ksivi
 from ksivi._core.numerics import generator
+from ksivi._core.roots import DenseRoot
 from ksivi.auto._search import first_starts, search
+from ksivi.diagnostics import chains
 from ksivi.families import WarpedGaussian
 from ksivi.targets import Evaluator
 
@@ -163,6 +165,42 @@ def test_a_fit_that_misses_a_mode_is_not_trusted():
     found = ksivi.fit(KEY, two_modes(), progress=False)
     share = np.mean(draws_of(found.posterior).mean(axis=1) > 0)
     assert not found.trusted or 0.3 < share < 0.7
+
+
+def test_modes_that_differ_in_one_coordinate_are_two():
+    """They are 16 standard deviations apart, which is less than the length of a draw."""
+
+    def log_density(x):
+        first = jnp.logaddexp(-0.5 * (x[0] + 7.5) ** 2, -0.5 * (x[0] - 8.5) ** 2)
+        return first - 0.5 * jnp.sum(x[1:] ** 2)
+
+    found = ksivi.fit(jax.random.key(1), ksivi.Target(log_density, dim=DIM), progress=False)
+    assert "the search found a second mode, which has no draws: near x[0] = -7.5" in str(
+        found.status
+    )
+
+
+def student(dim, degrees=3):
+    """Its radius, which no coordinate shows, changes slowly along a chain."""
+    density = lambda x: -(degrees + dim) / 2 * jnp.log1p(jnp.sum(x**2) / degrees)  # noqa: E731
+    return ksivi.Target(density, dim=dim)
+
+
+def test_chains_that_drift_in_energy_alone_have_not_forgotten():
+    rng = np.random.default_rng(0)
+    normal = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=500)
+    starts, frame = rng.standard_normal((256, 500)), (np.zeros(500), DenseRoot(np.eye(500)))
+    good = chains(rng, Evaluator(normal), starts, 40, frame)
+    drifting = chains(rng, Evaluator(student(500)), starts, 40, frame)
+    assert good.energy_memory < 0.2 < 0.5 < drifting.energy_memory
+    assert np.max(drifting.memory) < 0.3
+
+
+@pytest.mark.slow
+def test_heavy_joint_tails_are_not_trusted_with_light_ones():
+    found = ksivi.fit(KEY, student(1_000), progress=False)
+    widths = np.quantile(draws_of(found.posterior), 0.99, axis=0)
+    assert not found.trusted or np.abs(np.median(widths) / 4.54 - 1) < 0.2
 
 
 @pytest.mark.slow

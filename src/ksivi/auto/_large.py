@@ -4,10 +4,9 @@ import dataclasses
 import math
 
 import numpy as np
-from jaxtyping import Float
 
 from .._core.mixtures import Mixture
-from .._core.roots import LowRankRoot, Root
+from .._core.roots import DenseRoot, LowRankRoot, Root
 from .._core.warped import Warped, gaussian
 from ..diagnostics import Movement, chains, difference
 from ..families import WarpedGaussian
@@ -15,7 +14,7 @@ from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._doubts import Findings
 from ._gaussians import LOCAL_SD, Gaussians
-from ._modes import named
+from ._modes import are_separate, named
 from ._patch import Look, low_rank_gaussian
 from ._search import Found, distinct, first_starts, search
 from ._secants import mean_field
@@ -86,13 +85,12 @@ def _missed(
 
     - `least`: the ELBO of the best diagonal Gaussian.
     """
-    root, dim = best.fit.root(), evaluate.dim
     for end in found.points[distinct(found.points, found.log_densities, evaluate)]:
         mean, _, elbo, _ = mean_field(rng, evaluate, end[None], np.array([LOCAL_SD]))
-        distance2 = np.sum(root.solve((mean - best.fit.mean)[None]) ** 2)
-        if elbo > least - _MAX_GAP and distance2 > dim + 4 * (2 * dim) ** 0.5:
+        is_rival = elbo > least - _MAX_GAP
+        if is_rival and are_separate(evaluate.log_density, mean, best.fit.mean):
             place = named(evaluate.target, mean)
-            return f"a second mode has about as much mass, and no draws: near {place}"
+            return f"the search found a second mode, which has no draws: near {place}"
     return None
 
 
@@ -102,10 +100,12 @@ def _start_of(dim: int, elbo: float = math.nan, num_paths: int = 0) -> Start:
 
 
 def _warped_of(rng: np.random.Generator, init: Posterior) -> Warped:
-    """The posterior, if it is a warped Gaussian, else one that is fitted to its draws."""
+    """The posterior, if it is a Gaussian or a warped one, else one that is fitted to its draws."""
     on_host = init.on_host()
     if isinstance(on_host, Warped):
         return on_host
+    if isinstance(on_host, Mixture) and len(on_host.means) == 1:
+        return gaussian(on_host.means[0], DenseRoot(on_host.roots[0]))
     draws = init.host_draws(rng, _NUM_DRAWS)
     nothing = np.zeros((init.dim, 0)), np.zeros(0)
     return fit_warped(draws, LowRankRoot(draws.std(axis=0), *nothing))
@@ -149,11 +149,11 @@ def _settled(
     for _ in range(_DOUBLINGS):
         frame = fit_warped(moved.pooled, root).linear()
         later = chains(rng, evaluate, moved.after, num_transitions, frame)
-        later = dataclasses.replace(later, states=_thinned(later.states))
+        later = later.thinned(_MOST_STATES)
         change = difference(moved.pooled, later.pooled)
         if _has_forgotten(later) and change.is_small():
             return later, None
-        moved, before, memory = later, memory, float(np.max(later.memory))
+        moved, before, memory = later, memory, _memory(later)
         if memory > max(_SLOW, _SLOWER * before):  # twice as many transitions forget no more
             break
         num_transitions *= 2
@@ -164,10 +164,17 @@ def _settled(
 
 
 def _has_forgotten(moved: Movement) -> bool:
-    """Whether the ends of the chains hardly depend on where they began, in any coordinate."""
+    """Whether the ends of the chains hardly depend on where they began, in any coordinate.
+
+    Nor may the log density there depend on that half a run before.
+    """
     num_chains, dim = moved.before.shape
-    noise = (2 * np.log(2 * dim) / num_chains) ** 0.5
-    return bool(np.max(moved.memory) < _FORGOTTEN + noise)
+    noise = (2 * np.log(2 * (dim + 1)) / num_chains) ** 0.5
+    return _memory(moved) < _FORGOTTEN + noise
+
+
+def _memory(moved: Movement) -> float:
+    return max(float(np.max(moved.memory)), moved.energy_memory)
 
 
 def _num_chains(evaluate: Evaluator) -> int:
@@ -179,8 +186,3 @@ def _unchecked(evaluate: Evaluator, warped: Warped) -> Answer:
     is_plain = not np.any(warped.skew) and np.all(warped.tail == 1)
     name = "a Gaussian" if is_plain else "a warped Gaussian"
     return Answer(Posterior.of(WarpedGaussian.of(warped), evaluate.target), name, None)
-
-
-def _thinned(states: Float[np.ndarray, "k n d"]) -> Float[np.ndarray, "l n d"]:
-    """Few states of each chain, the last among them."""
-    return states[:: -max(1, len(states) // _MOST_STATES)][:_MOST_STATES][::-1].copy()

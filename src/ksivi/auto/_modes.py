@@ -1,5 +1,6 @@
 """Separate modes: which ends of paths the density does not connect, and their shares of the mass."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -105,6 +106,17 @@ def separate(evaluate: Evaluator, points: Points) -> Points:
         apart = _dips(evaluate, np.broadcast_to(highest, points.shape), points, heights) > _MIN_DIP
         points, heights = points[apart], heights[apart]
     return np.reshape(kept, (-1, evaluate.dim))
+
+
+def are_separate(
+    log_density: Callable[[Points], Numbers],
+    one: Float[np.ndarray, " d"],
+    other: Float[np.ndarray, " d"],
+) -> bool:
+    """Whether log p falls between two points, on the straight line from one to the other."""
+    shares = np.arange(_ON_SEGMENT + 2) / (_ON_SEGMENT + 1)
+    heights = log_density(one + shares[:, None] * (other - one))
+    return not np.min(heights) > min(heights[0], heights[-1]) - _MIN_DIP
 
 
 def _usable(evaluate: Evaluator, points: Points) -> tuple[Points, Numbers]:

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..targets import Evaluator, Passes
+from ._modes import are_separate
 from ._paths import lbfgs, places
 from ._search import distinct, first_starts, search
 from ._tails import improper_from
@@ -50,11 +51,6 @@ class Peak:
     hessian: Matrix | None = None
     root: Matrix | None = None
 
-    def distance2(self, x: Vector) -> float:
-        """The squared distance of x, in standard deviations, as a mean over dimensions."""
-        assert self.root is not None
-        return float(np.mean(np.linalg.solve(self.root, x - self.point) ** 2))
-
     @property
     def log_volume(self) -> float:
         assert self.root is not None
@@ -94,7 +90,7 @@ def peaks_from_search(
     improper = improper_from(some, found.early[np.argsort(-found.log_densities)[:1]])
     first = peak_from(passes, ends[0], beta)
     others = [peak_from(passes, end, beta) for end in _elsewhere(passes, first, ends[1:])]
-    best, num_rivals = _highest(passes, _apart([first, *others]), beta)
+    best, num_rivals = _highest(passes, _apart(passes, [first, *others]), beta)
     return Peaks(best, num_rivals, num_starts, improper)
 
 
@@ -174,11 +170,13 @@ def _elsewhere(
     return ends[~np.all(np.diff(heights, axis=1) > -_ROUNDING, axis=1)]
 
 
-def _apart(peaks: list[Peak]) -> list[Peak]:
-    """The peaks that lie apart from each other."""
+def _apart(passes: Passes, peaks: list[Peak]) -> list[Peak]:
+    """The peaks between which the log density falls."""
+    first = peaks[0].point
+    height = lambda x: passes.differences(rounded(x), first)[0]  # noqa: E731
     kept: list[Peak] = []
     for peak in peaks:
-        if all(other.distance2(peak.point) > 1 for other in kept):
+        if all(are_separate(height, peak.point, other.point) for other in kept):
             kept.append(peak)
     return kept
 

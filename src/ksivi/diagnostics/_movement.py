@@ -41,11 +41,16 @@ class Movement:
     - `settled`: states of every chain that are a `lag` apart. For slow chains these are the ends
         alone.
     - `acceptance`: the mean acceptance rate of the last half of the transitions.
+    - `log_densities`: log p of the states.
+    - `energy_memory`: the rank correlation of log p at the first and the last of the states. If
+        chains drift slowly between a core and heavy tails, it is large, though every coordinate
+        forgets its start quickly.
     """
 
     before: Float[np.ndarray, "n d"]
     states: Float[np.ndarray, "k n d"]
     acceptance: float
+    log_densities: Float[np.ndarray, "k n"]
 
     @property
     def after(self) -> Float[np.ndarray, "n d"]:
@@ -63,16 +68,31 @@ class Movement:
             np.concatenate([self.before, other.before]),
             np.concatenate([self.states[-kept:], other.states[-kept:]], axis=1),
             float(np.average([self.acceptance, other.acceptance], weights=sizes)),
+            np.concatenate([self.log_densities[-kept:], other.log_densities[-kept:]], axis=1),
         )
 
     def continued(self, later: "Movement", keep: bool = False) -> "Movement":
         """The same chains after a later run from their ends, with the states before it or without."""
-        states = np.concatenate([self.states, later.states]) if keep else later.states
-        return Movement(self.before, states, later.acceptance)
+        if not keep:
+            return dataclasses.replace(later, before=self.before)
+        states = np.concatenate([self.states, later.states])
+        log_densities = np.concatenate([self.log_densities, later.log_densities])
+        return Movement(self.before, states, later.acceptance, log_densities)
+
+    def thinned(self, most: int) -> "Movement":
+        """The chains with at most so many states, evenly spaced, the last among them."""
+        kept = slice(None, None, -max(1, -(-len(self.states) // most)))
+        states, log_densities = self.states[kept][::-1].copy(), self.log_densities[kept][::-1]
+        return dataclasses.replace(self, states=states, log_densities=log_densities)
 
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
         return _rank_correlation(self.before, self.after)
+
+    @property
+    def energy_memory(self) -> float:
+        first, last = self.log_densities[[0, -1]]
+        return float(_rank_correlation(first[:, None], last[:, None])[0])
 
     @functools.cached_property
     def lag(self) -> int:
@@ -150,7 +170,7 @@ def chains(
         log_densities, scores = where_finite(evaluate, mean + root.times(u))
         return Place(u, log_densities, root.pulled(scores))
 
-    place, states = at(root.solve(before - mean)), []
+    place, kept = at(root.solve(before - mean)), []
     log_step, rates = np.log(_FIRST_STEP), np.zeros(num_transitions)
     for t in range(num_transitions):
         place, accepted = hmc_transition(rng, at, place, np.exp(log_step))
@@ -158,8 +178,9 @@ def chains(
         if t < num_transitions // 2:
             log_step += 2 / np.sqrt(t + 1) * (rates[t] - _ACCEPTANCE)
         elif (num_transitions - 1 - t) % _APART == 0:
-            states.append(mean + root.times(place.x))
-    return Movement(before, np.stack(states), float(rates[num_transitions // 2 :].mean()))
+            kept.append((mean + root.times(place.x), place.value))
+    states, log_densities = map(np.stack, zip(*kept, strict=True))
+    return Movement(before, states, float(rates[num_transitions // 2 :].mean()), log_densities)
 
 
 def _rank_correlation(
