@@ -211,9 +211,12 @@ ZERO, ONE = np.zeros(3), np.ones(3)
         ({"tail": -ONE}, "tail must be 3 finite positive numbers"),
         (
             {"root": np.eye(2)},
-            r"root must be an invertible matrix of shape \(3, 3\), or positive scales",
+            r"root must be an invertible matrix of shape \(3, 3\), or a tuple of positive scales",
         ),
-        ({"root": (ONE, np.ones((3, 2)))}, r"root must be .*, got shapes \[\(3,\), \(3, 2\)\]"),
+        ({"root": (ONE, np.ones((3, 2)))}, "root must be an invertible matrix"),
+        ({"root": (ONE, ONE, ONE)}, r"root must be .*, got shapes \[\(3,\), \(3,\), \(3,\)\]"),
+        ({"root": (ONE, 2 * np.eye(3)[:, :1], ONE[:1])}, r"far from I.*numpy\.linalg\.qr"),
+        ({"root": (ONE, np.ones((3, 2)) / 3**0.5, ONE[:2])}, "far from I"),
         ({"root": (ONE, np.ones((3, 2)), np.ones(1))}, "root must be an invertible matrix"),
         ({"root": "R"}, "root must be an invertible matrix"),
     ],
@@ -240,6 +243,12 @@ def test_arguments_without_a_density_are_refused(name, value):
     given = {"loc": ZERO, "scale": ONE, "skew": ZERO, "tail": ONE, "root": np.eye(3)}
     with pytest.raises(ValueError, match=f"^{name} must be"):
         WarpedGaussian(**given | {name: value})
+
+
+def test_a_root_of_nested_lists_is_a_matrix():
+    for rows in ([[1, 0], [0.6, 0.8]], ((1, 0), (0.6, 0.8))):
+        family = WarpedGaussian(ZERO[:2], ONE[:2], ZERO[:2], ONE[:2], rows)
+        np.testing.assert_allclose(family.root[0], [[1, 0], [0.6, 0.8]])
 
 
 def test_bad_calls_are_refused():

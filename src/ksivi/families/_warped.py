@@ -21,6 +21,9 @@ from .._core.roots import DenseRoot, LowRankRoot, Root
 from .._core.warped import Warped
 from ._family import AbstractFamily, few_sizes
 
+_ORTHONORMAL = 1e-4
+"""The largest entry of PᵀP − I that can be an error of rounding in single precision."""
+
 
 @register
 class WarpedGaussian(AbstractFamily):
@@ -33,8 +36,9 @@ class WarpedGaussian(AbstractFamily):
     **Arguments:**
 
     - `loc`, `scale`, `skew`, `tail`: one number per coordinate. Scales and tails are positive.
-    - `root`: a matrix R of shape (d, d); or scales c, orthonormal vectors P of shape (d, r) and
-        factors s of R = diag(c) (I + P (diag(s) − I) Pᵀ). C = R Rᵀ should have ones on its diagonal.
+    - `root`: a matrix R of shape (d, d); or a tuple of scales c, orthonormal vectors P of shape
+        (d, r) and factors s of R = diag(c) (I + P (diag(s) − I) Pᵀ). C = R Rᵀ should have ones on
+        its diagonal.
 
     ```python
     zero, one = jnp.zeros(3), jnp.ones(3)
@@ -65,7 +69,8 @@ class WarpedGaussian(AbstractFamily):
     @classmethod
     def of(cls, warped: Warped) -> "WarpedGaussian":
         """The family with these NumPy arrays."""
-        return cls(*warped[:-1], tuple(warped.root))
+        root = warped.root
+        return cls(*warped[:-1], root.matrix if isinstance(root, DenseRoot) else tuple(root))
 
     def on_host(self) -> Warped:
         """The same distribution in NumPy and double precision."""
@@ -130,23 +135,34 @@ def _as_vector(value: Any, name: str, dim: int, positive: bool = False) -> Float
 
 def _as_root(root: Any, dim: int) -> tuple[Array, ...]:
     expected = (
-        f"an invertible matrix of shape ({dim}, {dim}), or positive scales, vectors and positive "
-        "factors of a low rank"
+        f"an invertible matrix of shape ({dim}, {dim}), or a tuple of positive scales, orthonormal "
+        "vectors and positive factors of a low rank"
     )
-    parts = tuple(root) if isinstance(root, tuple | list) else (root,)
+    is_low_rank = isinstance(root, tuple) and len(root) == 3
+    parts = root if is_low_rank else (root,)
     found = tuple(as_floats(part, "root", expected) for part in parts)
     shapes = [part.shape for part in found]
-    is_low_rank = len(shapes) == 3 and shapes == [(dim,), (dim, *shapes[2]), shapes[2]]
-    if shapes != [(dim, dim)] and not is_low_rank:
+    if shapes != ([(dim,), (dim, *shapes[2]), shapes[2]] if is_low_rank else [(dim, dim)]):
         raise ValueError(f"root must be {expected}, got shapes {shapes}")
-    if is_low_rank:
-        is_good = all(holds_for_all(part, lambda a: (a > 0) & (a < np.inf)) for part in found[::2])
-        is_good = is_good and holds_for_all(found[1], np.isfinite)
-    else:
-        is_good = holds_for_all(found[0], _is_invertible)
-    if not is_good:
+    if not (_is_low_rank_root(*found) if is_low_rank else holds_for_all(*found, _is_invertible)):
         raise ValueError(f"root must be {expected}, got {describe(root)}")
+    if is_low_rank and not holds_for_all(found[1], _are_orthonormal):
+        raise ValueError(
+            f"root must be {expected}, got vectors P with PᵀP far from I: for any matrix A, "
+            "numpy.linalg.qr(A)[0] has orthonormal columns"
+        )
     return found
+
+
+def _is_low_rank_root(scales: Array, vectors: Array, factors: Array) -> bool:
+    is_positive = lambda a: (a > 0) & (a < np.inf)  # noqa: E731
+    are_positive = all(holds_for_all(part, is_positive) for part in (scales, factors))
+    return are_positive and holds_for_all(vectors, np.isfinite)
+
+
+def _are_orthonormal(vectors: Float[np.ndarray, "d r"]) -> bool:
+    vectors = vectors.astype(np.float64)
+    return np.allclose(vectors.T @ vectors, np.eye(vectors.shape[1]), atol=_ORTHONORMAL)
 
 
 def _is_invertible(matrix: Float[np.ndarray, "d d"]) -> bool:
