@@ -35,10 +35,8 @@ class Warped(NamedTuple):
 
     def at(self, xi: Matrix) -> Matrix:
         """x, for every row ξ."""
-        xp = xi.__array_namespace__()
-        y = self.root.times(xi)
-        angle = (xp.asinh(y) + self.skew[None]) / self.tail[None]
-        return self.loc[None] + self.scale[None] * xp.sinh(angle)
+        warps = sinh_arcsinh(self.root.times(xi), self.skew[None], self.tail[None])
+        return self.loc[None] + self.scale[None] * warps
 
     def normal(self, x: Matrix) -> Matrix:
         """y, for every row x."""
@@ -60,7 +58,7 @@ class Warped(NamedTuple):
 
     def linear(self) -> tuple[Vector, Root]:
         """Mean and a root of about the covariance."""
-        w = np.sinh((np.asinh(_NODES)[:, None] + self.skew) / self.tail)
+        w = sinh_arcsinh(_NODES[:, None], self.skew, self.tail)
         weights = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
         mean = weights @ w
         sd = np.sqrt(weights @ (w - mean) ** 2)
@@ -105,6 +103,12 @@ class Halves(NamedTuple):
     def log_density(self, x: Matrix) -> Float[Any, " n"]:
         """log q(x)."""
         return np.logaddexp(self.of.log_density(x), self.wide.log_density(x)) - np.log(2)
+
+
+def sinh_arcsinh(y: Any, skew: Any, tail: Any) -> Any:
+    """The warp sinh((asinh(y) + skew) / tail) of a standard normal y."""
+    xp = y.__array_namespace__()
+    return xp.sinh((xp.asinh(y) + skew) / tail)
 
 
 def gaussian(mean: Vector, root: Root) -> Warped:

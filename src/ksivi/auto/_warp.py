@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._core.roots import DenseRoot, Root
-from .._core.warped import Warped
+from .._core.warped import Warped, sinh_arcsinh
 
 Draws = Float[np.ndarray, "n d"]
 
@@ -62,7 +62,7 @@ def _grid() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     from scipy.special import ndtri  # SciPy takes longer to import than this library
 
     skews, tails = (grid.ravel() for grid in np.meshgrid(_SKEWS, _TAILS))
-    shapes = np.sinh((np.asinh(ndtri(_LEVELS)) + skews[:, None]) / tails[:, None])
+    shapes = sinh_arcsinh(ndtri(_LEVELS), skews[:, None], tails[:, None])
     weights = _precisions()
     basis = shapes - (shapes @ weights / weights.sum())[:, None]
     basis /= np.sqrt(basis**2 @ weights)[:, None]
