@@ -65,3 +65,38 @@ def test_few_draws_add_no_directions_and_no_full_matrix():
     found = fit_warped(draws, without_vectors(np.ones(200)), is_dense=True)
     assert isinstance(found.root, LowRankRoot)
     assert found.root.factors.shape == (0,)
+
+
+def slow_chains(num_states, num_chains, dim, correlation=0.8):
+    """States of N(0, I) that remember the states before: one of every chain, then the next, …"""
+    rng = np.random.default_rng(9)
+    states = [rng.standard_normal((num_chains, dim))]
+    for _ in range(num_states - 1):
+        noise = (1 - correlation**2) ** 0.5 * rng.standard_normal((num_chains, dim))
+        states.append(correlation * states[-1] + noise)
+    return np.concatenate(states)
+
+
+def test_states_of_slow_chains_add_hardly_a_direction():
+    draws, none = slow_chains(16, 64, 200), without_vectors(np.ones(200))
+    assert fit_warped(draws, none).root.factors.shape[0] > 10  # or the test shows nothing
+    assert fit_warped(draws, none, num_chains=64).root.factors.shape[0] <= 1
+
+
+def test_a_full_matrix_is_shrunk_by_the_noise_of_chains():
+    """As much as by that of independent draws which are as many as the states count for."""
+    none = without_vectors(np.ones(100))
+    exact = gaussian(np.zeros(100), none)
+    draws, count = slow_chains(16, 64, 100), 64 * 16 * (1 - 0.8**2) / (1 + 0.8**2)
+    found = fit_warped(draws, none, is_dense=True, num_chains=64)
+    fewer = exact.draws(np.random.default_rng(8), round(count))[0]
+    expected = loss(fit_warped(fewer, none, is_dense=True), exact)[0]
+    assert loss(found, exact)[0] < 1.5 * expected
+    assert loss(fit_warped(draws, none, is_dense=True), exact)[0] > 3 * expected
+
+
+def test_independent_states_of_chains_count_as_draws():
+    draws, none = slow_chains(16, 64, 100, correlation=0.0), without_vectors(np.ones(100))
+    found = fit_warped(draws, none, is_dense=True, num_chains=64)
+    expected = fit_warped(draws, none, is_dense=True)
+    np.testing.assert_allclose(found.root.matrix, expected.root.matrix, atol=0.01)

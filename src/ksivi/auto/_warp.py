@@ -20,25 +20,31 @@ _FEWEST_PER_DIM = 2
 """Draws per dimension that a full matrix needs."""
 
 
-def fit_warped(draws: Draws, root: Root, is_dense: bool = False) -> Warped:
+def fit_warped(
+    draws: Draws, root: Root, is_dense: bool = False, num_chains: int | None = None
+) -> Warped:
     r"""A warped Gaussian with the marginals of the draws, and about the correlations of a root.
 
     For each coordinate and each pair (skew, tail) on a grid, location and scale follow by weighted
     least squares from the quantiles of the draws. The best pair is kept. Then the correlations
-    are corrected along the directions in which the draws, transformed to N(0, I) by the root, have
-    a variance that noise cannot explain.
+    are corrected where noise cannot explain the covariance of the draws, which the root transforms
+    to N(0, I). In a full matrix that is all of the covariance. Otherwise it is few directions whose
+    variance is too large: a variance along a direction that the root has too large stays so.
 
     **Arguments:**
 
-    - `is_dense`: whether all correlations are corrected, in a full matrix, if the draws are enough.
+    - `is_dense`: whether to use a full matrix, if the draws are enough.
+    - `num_chains`: the number of chains, if the draws are states of chains: first a state of every
+        chain, then the next states, and so on. Default: the draws are independent.
     """
     loc, scale, skew, tail = _marginals(draws)
     warped = Warped(loc, scale, skew, tail, root.scaled(1 / root.lengths()))
     whitened = warped.root.solve(warped.normal(draws))
+    count = _num_independent(whitened, num_chains or len(draws))
     if is_dense and _FEWEST_PER_DIM * draws.shape[1] <= len(draws):
-        root = DenseRoot(warped.root.dense().matrix @ _shrunk_root(whitened))
+        root = DenseRoot(warped.root.dense().matrix @ _shrunk_root(whitened, count))
     else:
-        root = warped.root.stretched(*_spikes(whitened))
+        root = warped.root.stretched(*_spikes(whitened, count))
     return warped._replace(root=root.scaled(1 / root.lengths()))
 
 
@@ -78,7 +84,24 @@ def _precisions() -> Float[np.ndarray, " l"]:
     return density**2 / (_LEVELS * (1 - _LEVELS))
 
 
-def _shrunk_root(whitened: Draws) -> Float[np.ndarray, "d d"]:
+def _num_independent(whitened: Draws, num_chains: int) -> float:
+    """The number of independent draws whose variances have as much noise as those of the states.
+
+    If a chain has k states, the mean of their squares varies between chains as the mean of κ
+    independent squares, with 1 ≤ κ ≤ k. On average over coordinates,
+
+        κ = var(y²) / var(means of y² over the states of a chain)
+    """
+    squares = (whitened - whitened.mean(axis=0)) ** 2
+    by_chain = squares.reshape(-1, num_chains, whitened.shape[1])
+    if len(by_chain) == 1 or num_chains == 1:
+        return float(num_chains)
+    between = np.mean(np.var(by_chain.mean(axis=0), axis=0, ddof=1))
+    per_chain = np.mean(np.var(squares, axis=0)) / max(between, 1e-30)
+    return num_chains * float(np.clip(per_chain, 1, len(by_chain)))
+
+
+def _shrunk_root(whitened: Draws, num_independent: float) -> Float[np.ndarray, "d d"]:
     """A root of the covariance, shrunk towards I by what noise explains.
 
     Reference: Ledoit and Wolf, A well-conditioned estimator for large-dimensional covariance
@@ -87,26 +110,26 @@ def _shrunk_root(whitened: Draws) -> Float[np.ndarray, "d d"]:
     n, dim = whitened.shape
     centred = whitened - whitened.mean(axis=0)
     covariance = centred.T @ centred / n
-    noise = (np.sum(np.sum(centred**2, axis=1) ** 2) / n - np.sum(covariance**2)) / n
+    spread = np.sum(np.sum(centred**2, axis=1) ** 2) / n - np.sum(covariance**2)
+    noise = spread / num_independent
     share = min(1.0, max(0.0, noise / np.sum((covariance - np.eye(dim)) ** 2)))
     return np.linalg.cholesky((1 - share) * covariance + share * np.eye(dim))
 
 
 def _spikes(
-    whitened: Draws,
+    whitened: Draws, num_independent: float
 ) -> tuple[Float[np.ndarray, "d r"], Float[np.ndarray, " r"]]:
     """Directions with a variance above that of noise, and the standard deviations along them.
 
-    Noise alone gives variances up to (1 + √(d/n))². One that is above it, λ, comes from a true
-    variance ℓ with λ = ℓ (1 + (d/n) / (ℓ − 1)).
+    Noise of n independent draws alone gives variances up to (1 + √(d/n))². One that is above it, λ,
+    comes from a true variance ℓ with λ = ℓ (1 + (d/n) / (ℓ − 1)).
 
     Reference: Baik and Silverstein, Eigenvalues of large sample covariance matrices of spiked
     population models, 2006.
     """
-    n, dim = whitened.shape
-    ratio = dim / n
+    ratio = whitened.shape[1] / num_independent
     _, singular, axes = np.linalg.svd(whitened - whitened.mean(axis=0), full_matrices=False)
-    variances = singular**2 / n
+    variances = singular**2 / len(whitened)
     kept = np.flatnonzero(variances > _EDGE * (1 + ratio**0.5) ** 2)[:_MOST_STRETCHED]
     half = variances[kept] + 1 - ratio
     true = (half + np.sqrt(np.maximum(half**2 - 4 * variances[kept], 0))) / 2
