@@ -20,8 +20,10 @@ import ksivi
 from . import big_chains as chains
 from . import big_models as models
 from . import big_truths as truths
+from .big_groups import negative_binomial
 from .big_names import Name, parse
 from .big_rivals import rows_of
+from .big_volatility import volatility
 from .development import Case
 
 Draws = Float[np.ndarray, "n d"]
@@ -151,7 +153,8 @@ def _negative_binomial(name: Name, centred: bool = False) -> Problem:
     dim, size = 5 + 2 * groups, minibatched(rows)
     target = ksivi.Target.from_data(prior, likelihood, data, dim, batch_size=size)
     if centred:  # most groups have many rows, so these are the easy coordinates
-        return Problem(name.text, target, functools.partial(chains.by_nuts, target))
+        truth = functools.partial(negative_binomial, data["x"], data["group"], data["y"], groups)
+        return Problem(name.text, target, truth)
     easy = f"negative-binomial-centred-{rows}x{groups}"
     return Problem(
         name.text, target, truths.none, easy=easy, back=models.negative_binomial_noncentred
@@ -182,7 +185,7 @@ def _volatility(name: Name, centred: bool = False) -> Problem:
     if centred:
         easy, back = f"volatility-{length}", models.volatility_centred
         return Problem(name.text, target, truths.none, easy=easy, back=back)
-    return Problem(name.text, target, functools.partial(chains.by_nuts, target))
+    return Problem(name.text, target, functools.partial(volatility, data))
 
 
 def _horseshoe(name: Name) -> Problem:

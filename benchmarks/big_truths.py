@@ -1,6 +1,7 @@
 """Draws of the truths of large posteriors by importance weights and by quadrature, in double precision on the host.
 
-They raise `RuntimeError` where their own checks fail. The truths that are long chains are in `big_chains`.
+They raise `RuntimeError` where their own checks fail. The truths that are long chains are in `big_chains`, those of
+stochastic volatility and of the negative binomial in `big_volatility` and `big_groups`.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from scipy.interpolate import RectBivariateSpline
 from scipy.optimize import minimize
 
 from .big_grid import draw_on_grid, log_integral
+from .big_weights import curvature, ess_share, number_of_draws, resampled
 from .development.base import NUM_TRUTH
 
 Draws = Float[np.ndarray, "n d"]
@@ -18,12 +20,10 @@ Draws = Float[np.ndarray, "n d"]
 _BLOCK = 2**17
 _WEIGHED = 4_000_000_000
 """Rows times draws that are weighed at first."""
-_NEARLY_EXACT, _LEAST_ESS = 0.999, 0.9
+_NEARLY_EXACT = 0.999
 _RARE = 200
 """A level with fewer rows is integrated by itself."""
 _NODES = 97
-_MOST_NUMBERS, _FEWEST = 8_000_000, 4_000
-"""A truth in many dimensions has fewer draws, for the sake of memory, but not fewer than so many."""
 
 
 def none() -> Draws:
@@ -59,7 +59,7 @@ def logistic(
         print(f"ESS share {share:.5f} of {few} draws: not resampled", flush=True)
         return draws
     log_weight[few:] += _log_likelihoods(table, draws[few:], rare)
-    return _resampled(rng, draws, log_weight)
+    return resampled(rng, draws, log_weight)
 
 
 def _proposed(rng, mode, covariance, common, rare, n: int) -> tuple[Draws, np.ndarray]:
@@ -118,24 +118,6 @@ def _log_likelihoods(table: np.ndarray, draws: Draws, rare: np.ndarray) -> np.nd
     return total
 
 
-def ess_share(log_weight: np.ndarray) -> float:
-    """The effective sample size of importance weights, as a share of the draws."""
-    weight = np.exp(log_weight - log_weight.max())
-    return float(weight.mean() ** 2 / np.mean(weight**2))
-
-
-def _resampled(rng: np.random.Generator, draws: Draws, log_weight: np.ndarray) -> Draws:
-    """Systematic resampling, which takes hardly any draw twice where weights are nearly equal."""
-    share = ess_share(log_weight)
-    print(f"ESS share {share:.4f} of {len(draws)} draws: resampled", flush=True)
-    if not share > _LEAST_ESS:
-        raise RuntimeError(f"the ESS share of the weights is {share:.3f}, below {_LEAST_ESS}")
-    weight = np.exp(log_weight - log_weight.max())
-    places = (np.arange(len(draws)) + rng.uniform()) / len(draws) * weight.sum()
-    chosen = np.searchsorted(np.cumsum(weight), places).clip(max=len(draws) - 1)
-    return draws[rng.permutation(chosen)]
-
-
 def poisson(
     counts: Float[np.ndarray, " g"], exposures: Float[np.ndarray, " g"], n: int | None = None
 ) -> Draws:
@@ -146,7 +128,7 @@ def poisson(
     - `counts`, `exposures`: the sums of each group, which are sufficient.
     """
     rng, groups = np.random.default_rng(7), len(counts)
-    n = n or min(NUM_TRUTH, max(_MOST_NUMBERS // groups, _FEWEST))
+    n = n or number_of_draws(groups)
     hyper = _draw_hyper(rng, counts, exposures, n)
     effects = np.empty((n, groups))
     size = max(1, 20_000_000 // (_NODES * groups))
@@ -163,9 +145,9 @@ def _draw_hyper(rng, counts, exposures, n: int) -> Draws:
 
     A spline refines the grid, so that the uniform jitter within a cell adds a variance of 10⁻⁴.
     """
-    f = lambda x: poisson_log_marginal(x[None], counts, exposures)[0]  # noqa: E731
-    mode = minimize(lambda x: -f(x), [0.0, -0.5], method="Nelder-Mead", tol=1e-8).x
-    root = np.linalg.cholesky(np.linalg.inv(-_curvature(f, mode, 0.3 / np.sqrt(len(counts)))))
+    f = lambda x: poisson_log_marginal(x, counts, exposures)  # noqa: E731
+    mode = minimize(lambda x: -f(x[None])[0], [0.0, -0.5], method="Nelder-Mead", tol=1e-8).x
+    root = np.linalg.cholesky(np.linalg.inv(-curvature(f, mode, 0.3 / np.sqrt(len(counts)))))
     coarse, fine = np.linspace(-7, 7, 43), np.linspace(-7, 7, 421)
     u = np.stack(np.meshgrid(coarse, coarse, indexing="ij"), axis=-1).reshape(-1, 2)
     values = poisson_log_marginal(mode + u @ root.T, counts, exposures).reshape(43, 43)
@@ -177,15 +159,6 @@ def _draw_hyper(rng, counts, exposures, n: int) -> Draws:
     cell = rng.choice(len(weight), size=n, p=weight / weight.sum())
     at = np.stack([fine[cell // 421], fine[cell % 421]], axis=1)
     return mode + (at + (fine[1] - fine[0]) * rng.uniform(-0.5, 0.5, size=(n, 2))) @ root.T
-
-
-def _curvature(f, x: Float[np.ndarray, " 2"], h: float) -> Float[np.ndarray, "2 2"]:
-    """The Hessian by central differences."""
-    e = h * np.eye(2)
-    second = lambda i, j: (  # noqa: E731
-        f(x + e[i] + e[j]) - f(x + e[i] - e[j]) - f(x - e[i] + e[j]) + f(x - e[i] - e[j])
-    )
-    return np.array([[second(i, j) for j in range(2)] for i in range(2)]) / (4 * h**2)
 
 
 def poisson_log_marginal(hyper: Float[np.ndarray, "m 2"], counts, exposures) -> np.ndarray:
