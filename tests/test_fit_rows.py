@@ -124,6 +124,68 @@ def test_a_pass_ends_at_its_deadline():
         Passes(target_of(regression(20_000)).density, deadline=0.0).value(np.zeros(DIM))
 
 
+class CountedReads:
+    """An array that counts the rows that are read."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.count = array, array.shape, array.dtype, 0
+
+    def __getitem__(self, span):
+        self.count += span.stop - span.start
+        return self.array[span]
+
+
+@pytest.mark.parametrize("form", ["memory", "host", "host with long blocks"])
+def test_a_hessian_of_some_rows_has_rows_of_all_groups(form):
+    """Data that are sorted by group: the first rows say nothing of the last coefficient."""
+    num_rows = 200_000
+    x = np.random.default_rng(0).normal(size=(num_rows, DIM)).astype(np.float32)
+    x[: num_rows // 2, 2] = 0
+    x[num_rows // 2 :, 1] = 0
+    y = x @ COEFFICIENTS.astype(np.float32)
+    counted = CountedReads(x)
+    target = {
+        "memory": lambda: target_of({"x": x, "y": y}),
+        "host": lambda: target_of(ksivi.Rows({"x": counted, "y": y})),
+        "host with long blocks": lambda: target_of(
+            ksivi.Rows({"x": counted, "y": y}, block_size=50_000)
+        ),
+    }[form]()
+    passes = Passes(target.density)
+    counted.count = 0
+    some, num_read = passes.hessian(np.zeros(DIM), 16_384), counted.count
+    all_rows = passes.hessian(np.zeros(DIM))
+    assert np.abs(some - all_rows).max() > 0
+    np.testing.assert_allclose(np.diag(some), np.diag(all_rows), rtol=0.05)
+    if form == "host":
+        assert num_read < 70_000
+
+
+def test_a_hessian_of_some_rows_does_not_depend_on_the_period_of_the_data():
+    x = np.zeros((200_000, DIM), np.float32)
+    x[np.arange(200_000), np.arange(200_000) % DIM] = 1
+    passes = Passes(target_of({"x": x, "y": x[:, 0]}).density)
+    some, all_rows = passes.hessian(np.zeros(DIM), 16_384), passes.hessian(np.zeros(DIM))
+    np.testing.assert_allclose(np.diag(some), np.diag(all_rows), rtol=0.05)
+
+
+def test_a_row_that_is_not_finite_is_named():
+    """When the target is made, rows of the host are not all read."""
+    data = regression(40_000)
+    Passes(target_of(ksivi.Rows(data)).density).require_finite(np.zeros(DIM))
+    data["y"][31_234] = np.nan
+    target = target_of(ksivi.Rows(data))
+    with pytest.raises(ValueError, match=r"all 40,000 rows.*got nan.*row 31234 of 40,000"):
+        Passes(target.density).require_finite(np.zeros(DIM))
+
+
+def test_a_gradient_that_is_not_finite_is_refused():
+    steep = lambda x, rows: -jnp.sum(rows["y"] ** 2 * jnp.sqrt(jnp.abs(x[0] - 1.0)))  # noqa: E731
+    passes = Passes(target_of(ksivi.Rows(regression(40_000)), steep).density)
+    with pytest.raises(ValueError, match=r"^the gradient of log_prior"):
+        passes.require_finite(np.ones(DIM))
+
+
 def test_rows_of_the_host_are_found_by_index():
     rows = ksivi.Rows({"a": np.arange(1_003), "b": np.arange(1_003)[:, None] * 2}, block_size=10)
     chosen = np.random.default_rng(0).choice(1_003, 200, replace=False)

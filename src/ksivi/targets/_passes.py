@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from .._core.compile import one_shot
 from .._core.numerics import full_precision
@@ -19,6 +19,8 @@ from ._surrogate import CHUNK, Surrogate, surrogate
 Points = Float[np.ndarray, "k d"]
 Vector = Float[np.ndarray, " d"]
 Matrix = Float[np.ndarray, "d d"]
+Held = tuple[AbstractDensity, Int[np.ndarray, " b"]]
+"""A density that holds rows, and their indices in it."""
 
 _BLOCK = 2**16
 """The number of rows of a block. What a pass holds grows with it, and not with all rows."""
@@ -26,6 +28,8 @@ _MANY = 64
 """Points that are evaluated together. One point has a program of its own."""
 _COLUMNS = 16
 """Columns of a Hessian that are computed together."""
+_FEWEST_SPANS = 8
+"""The smallest number of places of the host's rows from which a block of some rows is read."""
 _SHORTEST, _LONGEST = 128, 512
 """A chunk whose length divides all rows leaves no rest, which would need programs of its own."""
 
@@ -49,6 +53,7 @@ class Passes:
         num_chunks = self.num_rows // self._chunk
         num_blocks = -(-num_chunks * self._chunk // _BLOCK)
         self._num_chunks = -(-num_chunks // num_blocks)  # of a block: all blocks are about as long
+        self._size = self._chunk * self._num_chunks
 
     def value(self, point: Vector) -> float:
         """f(a)."""
@@ -62,7 +67,7 @@ class Passes:
         self, x: Points, point: Vector, *, is_relative: bool
     ) -> tuple[Float[np.ndarray, " k"], Points]:
         values, scores = np.zeros(len(x)), np.zeros(x.shape)
-        for block, share in self._blocks(point, is_relative):
+        for block, share in self._blocks(self._all_rows(), point, is_relative):
             for low in range(0, len(x), _MANY):
                 part = x[low : low + _MANY]
                 value, score = _evaluated(block, part)
@@ -71,12 +76,15 @@ class Passes:
         return values, scores
 
     def hessian(self, point: Vector, most_rows: float = math.inf) -> Matrix:
-        """∇²f(a), over at most so many rows: blocks that lie evenly over all rows.
+        """∇²f(a); or its estimate from some rows that lie evenly over all, if there are more.
 
-        The few rows that do not fill a chunk are left out.
+        At least one block of rows is used. The few rows that do not fill a chunk are left out.
         """
         total, shares = np.zeros((len(point), len(point))), 0.0
-        for block, share in self._blocks(point, True, most_rows):
+        num_blocks = max(1, int(min(most_rows, self.num_rows) // self._size))
+        is_partial = most_rows < self.num_rows and num_blocks < self._num_blocks
+        held = self._some_rows(num_blocks) if is_partial else self._all_rows()
+        for block, share in self._blocks(held, point, True):
             if share * self.num_rows >= self._chunk:
                 total += share * np.asarray(_hessian(block, block.point), float)
                 shares += share
@@ -89,21 +97,27 @@ class Passes:
         """
         delta = jnp.asarray(steps, jnp.result_type(float))
         found = []
-        for block, share in self._blocks(point, True):
+        for block, share in self._blocks(self._all_rows(), point, True):
             sizes = np.asarray(_third_order(block, delta)).ravel()
             found.append(sizes[: round(share * self.num_rows)])
         return np.concatenate(found)
 
+    def require_finite(self, point: Vector) -> None:
+        """Raises `ValueError` if f or its gradient is not finite at a point, and names the rows."""
+        value, score = self._sum(point[None], point, is_relative=False)
+        if np.isfinite(value).all() and np.isfinite(score).all():
+            return
+        what, got = ("", value[0]) if not np.isfinite(value).all() else ("the gradient of ", "NaN")
+        raise ValueError(
+            f"{what}{self.density.given_as} must be finite over all {self.num_rows:,} rows at "
+            f"{_shown(point)}, got {got}{_reason(self.density, point)}"
+        )
+
     def _blocks(
-        self, point: Vector, is_relative: bool, most_rows: float = math.inf
+        self, held: Iterable[Held], point: Vector, is_relative: bool
     ) -> Iterator[tuple[Surrogate, float]]:
         """Densities on blocks, and their shares of the rows. All but the last have one shape."""
-        size = self._chunk * self._num_chunks
-        num_blocks = -(-self.num_rows // size)
-        chosen = np.linspace(
-            0, num_blocks - 1, max(1, min(num_blocks, int(min(most_rows, 2**62) // size)))
-        )
-        for density, rows in self.density.row_blocks(size, {*chosen.astype(int).tolist()}):
+        for density, rows in held:
             for part in _full_and_rest(rows, self._chunk):
                 if time.perf_counter() > self.deadline:
                     raise OutOfTime
@@ -115,11 +129,69 @@ class Passes:
                 )
                 yield block, len(part) / self.num_rows
 
+    @property
+    def _num_blocks(self) -> int:
+        return -(-self.num_rows // self._size)
+
+    def _all_rows(self) -> Iterator[Held]:
+        """Blocks of consecutive rows."""
+        return self.density.row_blocks(self._size, {*range(self._num_blocks)})
+
+    def _some_rows(self, num_blocks: int) -> Iterator[Held]:
+        """Blocks of rows that lie evenly over all."""
+        source, size = self.density.host_rows, self._size
+        if source is not None:
+            for rows in _spans(self.num_rows, num_blocks, size, source.block_size):
+                yield self.density.holding(rows)
+            return
+        for i in range(num_blocks):
+            low, high = (self.num_rows * j // num_blocks for j in (i, i + 1))
+            yield self.density.holding(low + _spread(high - low, size))
+
 
 def _chunk_length(num_rows: int) -> int:
     """A length near 256 that divides the number of rows, or else 256."""
     lengths = [c for c in range(_SHORTEST, _LONGEST + 1) if num_rows % c == 0]
     return min(lengths or [min(CHUNK, num_rows)], key=lambda c: abs(c - CHUNK))
+
+
+def _spread(num_rows: int, count: int) -> Int[np.ndarray, " c"]:
+    """One row of each of `count` equal parts, at random: data can be periodic."""
+    edges = np.arange(count + 1) * num_rows // count
+    return edges[:-1] + (np.random.default_rng(0).random(count) * np.diff(edges)).astype(int)
+
+
+def _spans(
+    num_rows: int, num_blocks: int, size: int, block_size: int
+) -> Iterator[Int[np.ndarray, " c"]]:
+    """Blocks of rows that the host reads: spans of consecutive rows that lie evenly over all.
+
+    The host reads its own blocks as wholes. A span is one of those, or the beginning of one.
+    """
+    per_block = max(_FEWEST_SPANS, -(-size // block_size))
+    length, num_spans, num_read = (
+        -(-size // per_block),
+        num_blocks * per_block,
+        num_rows // block_size,
+    )
+    if num_spans <= num_read:
+        begins = block_size * np.linspace(0, num_read - 1, num_spans).astype(int)
+    else:  # the blocks of the host are few and long
+        begins = np.linspace(0, num_rows - length, num_spans).astype(int)
+    for some in begins.reshape(num_blocks, per_block):
+        yield (some[:, None] + np.arange(length)).ravel()[:size]
+
+
+def _shown(point: Vector) -> str:
+    return f"x = [{', '.join(f'{one:.4g}' for one in point[:4])}{', …' * (len(point) > 4)}]"
+
+
+def _reason(density: AbstractDensity, point: Vector) -> str:
+    try:
+        found = density.explain(jnp.asarray(point, jnp.result_type(float)))
+    except Exception:  # a user's function may raise anything; the message is then shorter
+        return ""
+    return f": {found}" if found else ""
 
 
 def _full_and_rest(rows: np.ndarray, length: int) -> list[np.ndarray]:
