@@ -204,7 +204,9 @@ def _fit_as_it_is(
     evaluate.watch = None if plan.bar is None else Price(plan.bar, target, plan.is_advised)
     is_large = evaluate.dim > LARGE_DIM and plan.kind != "sampler"
     start, answer = (_large if is_large else _small)(rng, evaluate, plan, began)
-    answer, corrected = _ended_by_budget(evaluate, answer, plan.budget), None
+    corrected = None
+    if evaluate.is_over:
+        answer = _ended_by_budget(answer, plan.budget, is_large)
     if plan.refine is not None:
         evaluate.deadline = math.inf
         with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
@@ -278,13 +280,13 @@ def _trained(
     return trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
 
 
-def _ended_by_budget(evaluate: Evaluator, answer: Answer, budget: float) -> Answer:
-    """The answer, with a doubt if the budget ended before a better one was tried."""
-    if answer.findings is None or answer.is_final or not evaluate.is_over:
+def _ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
+    """The answer, with a doubt if a better one would have been tried: not after a large one."""
+    findings = answer.findings
+    if findings is None or answer.is_final or (is_large and findings.moved is not None):
         return answer
-    ended = f"budget_s = {budget:g} s ended before a better answer was tried"
-    doubts = [*answer.findings.doubts, ended]
-    return dataclasses.replace(answer, findings=dataclasses.replace(answer.findings, doubts=doubts))
+    doubts = [*findings.doubts, f"budget_s = {budget:g} s ended before a better answer was tried"]
+    return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
 
 
 def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
