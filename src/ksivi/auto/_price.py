@@ -5,9 +5,12 @@ import time
 
 from ..targets import Target
 from ..training import Stages
+from ._measured import LARGE_DIM
 
-_TYPICAL = 80_000
-"""The number of evaluations that a fit makes if a Gaussian is enough. Others make more."""
+_LEAST, _LEAST_WITH_FEW_CHAINS = 80_000, 25_000
+"""The number of evaluations that a fit makes if a Gaussian is enough. Others make more. In many
+dimensions there are fewer chains if there are many rows, and so fewer evaluations."""
+_MANY_ROWS = 20_000
 _LONG = 60.0
 """Seconds. A longer fit is announced."""
 _FEWEST_CALLS, _SOON = 5, 5.0
@@ -29,6 +32,8 @@ class Price:
         self._began = self._last = time.perf_counter()
         self._points = self._calls = self._count = 0
         self._seconds, self._is_known = math.inf, False
+        has_few_chains = target.dim > LARGE_DIM and (target.density.num_rows or 0) >= _MANY_ROWS
+        self._least = _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
 
     def __call__(self, count: int) -> None:
         """Is called before each evaluation, with the number of points of all so far."""
@@ -42,13 +47,13 @@ class Price:
         self._count, self._calls = count, self._calls + 1
         is_soon = self._calls > 2 and now - self._began > _SOON
         self._is_known = self._calls > _FEWEST_CALLS or is_soon
-        if self._is_known and _TYPICAL * self._seconds > _LONG:
+        if self._is_known and self._least * self._seconds > _LONG:
             self._bar.remark(self._text())
 
     def _text(self) -> str:
-        minutes = _TYPICAL * self._seconds / 60
+        minutes = self._least * self._seconds / 60
         each = f"{1e3 * self._seconds:.2g} ms each"
-        price = f"this fit may take {minutes:.0f} min or more: at least {_TYPICAL:,} evaluations, {each}"
+        price = f"this fit may take {minutes:.0f} min or more: at least {self._least:,} evaluations, {each}"
         num_rows = self._target.density.num_rows
         if not self._is_advised:
             return price
