@@ -15,13 +15,13 @@ The networks of the paper have no truth; `rmse` and `nll` of their predictions a
 
     python -m benchmarks.big --seeds 3 --truths truths --out benchmarks/records/big.jsonl
     python -m benchmarks.big --problems logistic-1000x5 poisson-20 --methods ksivi.fit NUTS --truths truths
-    python -m benchmarks.big --problems volatility-1000 --only-truths --platform cuda --truths truths
+    python -m benchmarks.big --problems volatility-1000 --only-truths --truths truths
     python -m benchmarks.big --report
 
 A name ends with sizes, and any sizes can be asked for: rows × columns, rows × groups, groups, or time steps. The truths
-that are long chains (negative-binomial, volatility, horseshoe) are best made on a GPU. With `--disk FOLDER` there is
-also a logistic regression of 47.6 million rows, 4 GB, which are written to that folder once. A line that is already in
-`--out` is not made again.
+are quadrature or importance weights, minutes on a CPU; only that of the horseshoe is long chains, which can run with
+`--platform cuda`. With `--disk FOLDER` there is also a logistic regression of 47.6 million rows, 4 GB, which are put in
+that folder once. A line that is already in `--out` is not made again.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Draws of the truths of large posteriors by importance weights and by quadrature, in double precision on the host.
 
-They raise `RuntimeError` where their own checks fail. The truths that are long chains are in `big_chains`, those of
+They raise `RuntimeError` where their own checks fail. The truth that is long chains is in `big_chains`, those of
 stochastic volatility and of the negative binomial in `big_volatility` and `big_groups`.
 """
 
