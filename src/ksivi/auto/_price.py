@@ -32,8 +32,6 @@ class Price:
         self._began = self._last = time.perf_counter()
         self._points = self._calls = self._count = 0
         self._seconds, self._is_known = math.inf, False
-        has_few_chains = target.dim > LARGE_DIM and (target.density.num_rows or 0) >= _MANY_ROWS
-        self._least = _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
 
     def __call__(self, count: int) -> None:
         """Is called before each evaluation, with the number of points of all so far."""
@@ -49,6 +47,12 @@ class Price:
         self._is_known = self._calls > _FEWEST_CALLS or is_soon
         if self._is_known and self._least * self._seconds > _LONG:
             self._bar.remark(self._text())
+
+    @property
+    def _least(self) -> int:
+        density = self._target.density
+        has_few_chains = self._target.dim > LARGE_DIM and (density.num_rows or 0) >= _MANY_ROWS
+        return _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
 
     def _text(self) -> str:
         minutes = self._least * self._seconds / 60
