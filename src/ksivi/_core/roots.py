@@ -109,3 +109,8 @@ class LowRankRoot(NamedTuple):
 
 
 Root = DenseRoot | LowRankRoot
+
+
+def diagonal_root(sds: Float[np.ndarray, " d"]) -> LowRankRoot:
+    """The root of a diagonal covariance."""
+    return LowRankRoot(sds, np.zeros((len(sds), 0)), np.zeros(0))

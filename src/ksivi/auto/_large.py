@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from .._core.mixtures import Mixture
-from .._core.roots import DenseRoot, LowRankRoot, Root
+from .._core.roots import DenseRoot, Root, diagonal_root
 from .._core.warped import Warped, gaussian
 from ..diagnostics import Movement, chains, difference
 from ..families import WarpedGaussian
@@ -18,7 +18,7 @@ from ._modes import are_separate, named
 from ._patch import Look, low_rank_gaussian
 from ._search import Found, distinct, first_starts, search
 from ._secants import mean_field
-from ._start import Start, candidates
+from ._start import Start, candidates, why_no_start
 from ._trust import examine
 from ._verdict import Answer
 from ._warp import fit_warped
@@ -28,7 +28,7 @@ _MAX_GAP = 8.0
 """A Gaussian whose ELBO is further below the best, in nats, is no mode of its own."""
 _MOST_DENSE = 2_000
 """The largest dimension of an answer with a full matrix."""
-_NUM_CHAINS, _FEW_CHAINS, _MANY_ROWS = 256, 64, 20_000
+_NUM_CHAINS, _FEW_CHAINS = 256, 64
 """The number of chains, and that for targets with many rows, whose scores are expensive."""
 _TRANSITIONS = 40
 _DOUBLINGS = 5
@@ -67,10 +67,7 @@ def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | 
     mean, sds, elbo, _ = mean_field(rng, evaluate, *candidates(evaluate, found))
     best = low_rank_gaussian(rng, evaluate, mean, sds)
     if best is None:
-        raise RuntimeError(
-            "fit found no Gaussian whose draws all have a finite log density. The log density must "
-            "be finite everywhere around the mass, and the posterior must be proper"
-        )
+        raise RuntimeError(why_no_start(evaluate, found))
     start = _start_of(evaluate.dim, best.elbo, _NUM_STARTS)
     missed = _missed(rng, evaluate, found, best, elbo)
     return LargeStart(start, gaussian(best.fit.mean, best.fit.root()), missed)
@@ -107,8 +104,7 @@ def _warped_of(rng: np.random.Generator, init: Posterior) -> Warped:
     if isinstance(on_host, Mixture) and len(on_host.means) == 1:
         return gaussian(on_host.means[0], DenseRoot(on_host.roots[0]))
     draws = init.host_draws(rng, _NUM_DRAWS)
-    nothing = np.zeros((init.dim, 0)), np.zeros(0)
-    return fit_warped(draws, LowRankRoot(draws.std(axis=0), *nothing))
+    return fit_warped(draws, diagonal_root(draws.std(axis=0)))
 
 
 def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStart) -> Answer:
@@ -126,7 +122,7 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
         if not (_has_forgotten(moved) and change.is_tiny(len(moved.settled))):
             root = best.linear()[1]
             moved, doubt = _settled(rng, evaluate, moved, root)
-            warped = fit_warped(moved.pooled, root, evaluate.dim <= _MOST_DENSE)
+            warped = _fitted(moved, root, evaluate.dim <= _MOST_DENSE)
             answer = _unchecked(evaluate, warped)
         findings = examine(rng, evaluate, answer.posterior, start, moved=moved)
     except KeyboardInterrupt:
@@ -147,7 +143,7 @@ def _settled(
     """
     num_transitions, memory = _TRANSITIONS, np.inf
     for _ in range(_DOUBLINGS):
-        frame = fit_warped(moved.pooled, root).linear()
+        frame = _fitted(moved, root).linear()
         later = chains(rng, evaluate, moved.after, num_transitions, frame)
         later = later.thinned(_MOST_STATES)
         change = difference(moved.pooled, later.pooled)
@@ -161,6 +157,10 @@ def _settled(
         moved,
         f"chains of HMC have not settled: the last run changed {change}; memory {memory:.2f}",
     )
+
+
+def _fitted(moved: Movement, root: Root, is_dense: bool = False) -> Warped:
+    return fit_warped(moved.pooled, root, is_dense, num_chains=len(moved.before))
 
 
 def _has_forgotten(moved: Movement) -> bool:
@@ -178,8 +178,7 @@ def _memory(moved: Movement) -> float:
 
 
 def _num_chains(evaluate: Evaluator) -> int:
-    num_rows = evaluate.target.density.num_rows
-    return _NUM_CHAINS if num_rows is None or num_rows < _MANY_ROWS else _FEW_CHAINS
+    return _FEW_CHAINS if evaluate.target.density.has_many_rows else _NUM_CHAINS
 
 
 def _unchecked(evaluate: Evaluator, warped: Warped) -> Answer:

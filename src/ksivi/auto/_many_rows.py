@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,20 +12,24 @@ import numpy as np
 from jaxtyping import Float
 
 from .._core.mixtures import root_of
+from .._core.roots import DenseRoot
 from .._core.sharding import has_axis
 from ..results import Fit, FitDiagnostics, Posterior
-from ..targets import Evaluator, OutOfTime, Passes, Target
-from ._peak import Peak, Peaks, has_hessian, peak_at, peak_from, peaks_from_search
+from ..targets import CHUNK, OutOfTime, Passes, Target
+from ._measured import LARGE_DIM
+from ._peak import Peak, Peaks, centre_at, centre_from_search, peak_from, peaks_from_search
 from ._subsample import FEWEST_ROWS, GOOD_ERROR, Sampled, Sampler
 from ._verdict import with_doubt, with_remark
 
 FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
 
-_FEW_ROWS, _ROWS_PER_DIM = 4 * FEWEST_ROWS, 500
+_FEW_ROWS, _ROWS_PER_DIM = 4 * FEWEST_ROWS, 100
 """So few rows, or so few for each dimension, are all used: some would not be enough."""
 _WORST_ERROR = 0.1
 """A larger error of the log density is a doubt, in nats."""
 _NUM_DRAWS, _MOST_FITS = 128, 3
+_NUM_MOMENTS = 1_000
+"""Draws that give a mean and widths; more where a covariance has more dimensions."""
 _LOADED_BYTES = 2**27
 """Rows of the host that take fewer bytes can be loaded, if some rows are not enough."""
 
@@ -87,11 +92,9 @@ def _fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fi
     if whole is not None and (peaks.num_rivals or found.error > _WORST_ERROR):
         return plan.fit_to(whole, plan.init)
     fit, found = _fitted(rng, sampler, peaks, found, plan)
-    return (
-        fit
-        if whole is None or not found.error > _WORST_ERROR
-        else plan.fit_to(whole, fit.posterior)
-    )
+    if whole is not None and found.error > _WORST_ERROR:
+        return plan.fit_to(whole, fit.posterior)
+    return fit
 
 
 def _few_rows(target: Target) -> int:
@@ -99,12 +102,17 @@ def _few_rows(target: Target) -> int:
 
 
 def _peaks(rng: np.random.Generator, sampler: Sampler, plan: Plan) -> Peaks:
-    if plan.init is None:
-        some = Evaluator(sampler.plain())
-        some.deadline = plan.deadline
-        return peaks_from_search(rng, some, sampler.passes, sampler.beta, plan.num_starts)
-    centre = plan.init.host_draws(rng, 1_000).mean(axis=0)
-    return Peaks(peak_from(sampler.passes, centre, sampler.beta), 0, 0)
+    passes, beta = sampler.passes, sampler.beta
+    is_large = sampler.target.dim > LARGE_DIM
+    if plan.init is not None:
+        draws = plan.init.host_draws(rng, _NUM_MOMENTS)
+        if is_large:
+            return Peaks(centre_at(passes, draws.mean(axis=0), draws.std(axis=0), beta), 0, 0)
+        return Peaks(peak_from(passes, draws.mean(axis=0), beta), 0, 0)
+    some = sampler.evaluator(sampler.plain())
+    if is_large:
+        return centre_from_search(rng, some, passes, beta)
+    return peaks_from_search(rng, some, passes, beta, plan.num_starts)
 
 
 def _fitted(
@@ -120,7 +128,8 @@ def _fitted(
         draws = fit.posterior.host_draws(rng, _NUM_DRAWS)
         offset, error = _measured(sampler, found, draws, peak)
         found = dataclasses.replace(found, error=error)
-        better = _better(sampler, found, draws) if left > 1 and error > GOOD_ERROR else None
+        moments = fit.posterior.host_draws(rng, max(_NUM_MOMENTS, 4 * sampler.target.dim))
+        better = _better(sampler, found, moments) if left > 1 and error > GOOD_ERROR else None
         if better is None:
             break
         (peak, found), start = better, fit.posterior
@@ -152,13 +161,10 @@ def _better(
 
 def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
     """The Gaussian with the mean and the covariance of draws."""
-    centre = draws.mean(axis=0)
-    score = sampler.passes.differences(centre[None], centre)[1][0]
-    if not has_hessian(len(centre)):
-        return Peak(centre, score)
-    return dataclasses.replace(
-        peak_at(sampler.passes, centre, score, sampler.beta), root=root_of(draws)
-    )
+    peak = centre_at(sampler.passes, draws.mean(axis=0), draws.std(axis=0), sampler.beta)
+    if peak.hessian is None:
+        return peak
+    return dataclasses.replace(peak, root=DenseRoot(root_of(draws)))
 
 
 def _of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
@@ -215,6 +221,10 @@ def _judged(
 
 
 def _whole(target: Target) -> Target | None:
-    """The same target with all rows in memory, if they are there or are few enough to load."""
-    density = target.density.loaded(_LOADED_BYTES)
+    """The same target with all rows in memory, if they are there or are few enough to load.
+
+    A chunk of rows is in memory anyway.
+    """
+    is_one_chunk = (target.density.num_rows or 0) <= CHUNK
+    density = target.density.loaded(sys.maxsize if is_one_chunk else _LOADED_BYTES)
     return None if density is None else eqx.tree_at(lambda t: t.density, target, density)

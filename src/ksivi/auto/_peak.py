@@ -5,10 +5,13 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
+from .._core.roots import DenseRoot, Root, diagonal_root
 from ..targets import Evaluator, Passes
+from ._gaussians import LOCAL_SD
 from ._modes import are_separate
-from ._paths import lbfgs, places
 from ._search import distinct, first_starts, search
+from ._secants import mean_field
+from ._start import candidates, why_no_start
 from ._tails import improper_from
 from ._walks import rounded
 
@@ -24,8 +27,10 @@ need all rows: with a few of theirs, Newton's method is slow."""
 _FLATTEST = 1e-10
 """The smallest curvature, as a share of the largest one."""
 _MOST_ENDS = 4
-_MOST_DIM, _MOST_PASSES = 2_000, 40
-"""Above this dimension L-BFGS takes the place of Newton's method, with so many passes."""
+_MOST_DIM = 2_000
+"""Above this dimension there are no Hessians."""
+_FEW_STARTS = 4
+"""The number of paths in many dimensions."""
 _ROUNDING = 1e-2
 """Losses in nats that can be errors of rounding."""
 _ON_THE_WAY = np.linspace(0, 1, 9)
@@ -41,20 +46,20 @@ class Peak:
     **Attributes:**
 
     - `score`, `hessian`: of the log density at the mode, over all rows.
-    - `root`: a lower triangular root of the covariance (−H)⁻¹.
+    - `root`: a root of the covariance (−H)⁻¹.
 
-    In more than 2,000 dimensions there are neither a Hessian nor a root.
+    In more than 150 dimensions the point is a mean, not a mode. In more than 2,000 dimensions there
+    is no Hessian, and the covariance is diagonal.
     """
 
     point: Vector
     score: Vector
+    root: Root
     hessian: Matrix | None = None
-    root: Matrix | None = None
 
-    @property
-    def log_volume(self) -> float:
-        assert self.root is not None
-        return float(np.log(np.diag(self.root)).sum())
+    def draws(self, rng: np.random.Generator, n: int) -> Float[np.ndarray, "n d"]:
+        """Draws of the Gaussian, as single precision has them."""
+        return rounded(self.point + self.root.times(rng.standard_normal((n, len(self.point)))))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,12 +86,8 @@ def peaks_from_search(
     found = search(some, first_starts(rng, num_starts, some.dim))
     ends = found.points[distinct(found.points, found.log_densities, some)][:_MOST_ENDS]
     if not len(ends):
-        raise RuntimeError(
-            "fit found no point with a finite log density. It must be finite near the origin: "
-            "write the model on an unconstrained scale, with supports= or a change of variables"
-        )
-    if not has_hessian(some.dim):
-        return Peaks(_without_hessian(passes, ends[:1]), 0, num_starts)
+        passes.require_finite(np.zeros(some.dim))
+        raise RuntimeError(why_no_start(some, found))
     improper = improper_from(some, found.early[np.argsort(-found.log_densities)[:1]])
     first = peak_from(passes, ends[0], beta)
     others = [peak_from(passes, end, beta) for end in _elsewhere(passes, first, ends[1:])]
@@ -99,19 +100,47 @@ def has_hessian(dim: int) -> bool:
     return dim <= _MOST_DIM
 
 
-def _without_hessian(passes: Passes, ends: Float[np.ndarray, "1 d"]) -> Peak:
-    """The end of a path of L-BFGS by passes over all rows."""
-    first = rounded(ends)
-    climb = lambda x: passes.differences(x, first[0])  # noqa: E731
-    with np.errstate(all="ignore"):  # a path may try points where log p is not finite
-        best = lbfgs(climb, places(climb, first), _MOST_PASSES, 0)[0]
-    return Peak(best.x[0], -best.gradients[0])
+def centre_from_search(
+    rng: np.random.Generator, some: Evaluator, passes: Passes, beta: float
+) -> Peaks:
+    """In many dimensions, the mean of a diagonal Gaussian: first on some rows, then on all.
+
+    There a mode can be far from all mass.
+    """
+    found = search(some, first_starts(rng, _FEW_STARTS, some.dim))
+    first = mean_field(rng, some, *candidates(some, found)).mean
+
+    def on_all_rows(x: Float[np.ndarray, "k d"]) -> tuple[Vector, Float[np.ndarray, "k d"]]:
+        gains, scores = passes.differences(rounded(x), first)
+        return beta * gains, beta * scores
+
+    best = mean_field(rng, on_all_rows, first[None], np.array([LOCAL_SD]))
+    if not np.isfinite(best.elbo):
+        passes.require_finite(np.zeros(some.dim))
+        raise RuntimeError(why_no_start(some, found))
+    return Peaks(centre_at(passes, best.mean, best.sds, beta), 0, _FEW_STARTS)
+
+
+def centre_at(passes: Passes, mean: Vector, sds: Vector, beta: float) -> Peak:
+    """The Gaussian around a mean, with the curvature there if it is affordable."""
+    x = rounded(mean)
+    score = _score(passes, x)
+    if len(x) > _MOST_DIM:
+        return Peak(x, score, diagonal_root(sds))
+    return peak_at(passes, x, score, beta)
+
+
+def _score(passes: Passes, x: Vector) -> Vector:
+    score = passes.differences(x[None], x)[1][0]
+    if not np.isfinite(score).all():
+        passes.require_finite(x)
+    return score
 
 
 def peak_from(passes: Passes, start: Vector, beta: float) -> Peak:
     """The mode that Newton's method reaches from a start, by passes over all rows."""
     x = rounded(start)
-    score = passes.differences(x[None], x)[1][0]
+    score = _score(passes, x)
     for _ in range(_MOST_STEPS):
         step = _newton(_hessian(passes, x, _WORK_ON_THE_WAY), score)
         if beta * score @ step < _CONVERGED:
@@ -128,7 +157,8 @@ def peak_at(passes: Passes, x: Vector, score: Vector, beta: float) -> Peak:
     hessian = _hessian(passes, x, _WORK)
     values, vectors = _curvatures(beta * hessian)
     covariance = (vectors / values) @ vectors.T
-    return Peak(x, score, hessian, np.linalg.cholesky((covariance + covariance.T) / 2))
+    root = np.linalg.cholesky((covariance + covariance.T) / 2)
+    return Peak(x, score, DenseRoot(root), hessian)
 
 
 def _hessian(passes: Passes, x: Vector, work: float) -> Matrix:
@@ -187,6 +217,6 @@ def _highest(passes: Passes, peaks: list[Peak], beta: float) -> tuple[Peak, int]
         return peaks[0], 0
     points = np.stack([peak.point for peak in peaks])
     heights, _ = passes.differences(points, points[0])
-    log_mass = beta * heights + [peak.log_volume for peak in peaks]
+    log_mass = beta * heights + [float(peak.root.log_det()) for peak in peaks]
     best = int(np.nanargmax(log_mass))
     return peaks[best], int(np.sum(log_mass > log_mass[best] - _NEAR_MASS)) - 1

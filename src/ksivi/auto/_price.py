@@ -10,7 +10,6 @@ from ._measured import LARGE_DIM
 _LEAST, _LEAST_WITH_FEW_CHAINS = 80_000, 25_000
 """The number of evaluations that a fit makes if a Gaussian is enough. Others make more. In many
 dimensions there are fewer chains if there are many rows, and so fewer evaluations."""
-_MANY_ROWS = 20_000
 _LONG = 60.0
 """Seconds. A longer fit is announced."""
 _FEWEST_CALLS, _SOON = 5, 5.0
@@ -51,7 +50,7 @@ class Price:
     @property
     def _least(self) -> int:
         density = self._target.density
-        has_few_chains = self._target.dim > LARGE_DIM and (density.num_rows or 0) >= _MANY_ROWS
+        has_few_chains = self._target.dim > LARGE_DIM and density.has_many_rows
         return _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
 
     def _text(self) -> str:

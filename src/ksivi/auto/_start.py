@@ -88,7 +88,7 @@ def find_start(
         ends = np.concatenate([ends, more])
     start = choose_start(rng, evaluate, gaussians, ends)
     if start is None:
-        raise RuntimeError(_why_no_start(evaluate, found))
+        raise RuntimeError(why_no_start(evaluate, found))
     num_paths = num_starts * (1 + scanned)
     try:
         improper = improper_from(evaluate, _early(found))
@@ -130,7 +130,7 @@ def start_from(rng: np.random.Generator, evaluate: Evaluator, init: Posterior) -
     return Start(gaussians, best, math.nan, log_evidence, draws, known)
 
 
-def _why_no_start(evaluate: Evaluator, found: Found) -> str:
+def why_no_start(evaluate: Evaluator, found: Found) -> str:
     """The reason why no Gaussian could be fitted."""
     if not np.isfinite(found.log_densities).any():
         return (

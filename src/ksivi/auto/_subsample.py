@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 
 from .._core.mixtures import Mixture
 from .._core.numerics import log_mean_weight, truncated_weights
-from ..families import GaussianMixture
+from .._core.warped import gaussian
+from ..families import GaussianMixture, WarpedGaussian
 from ..results import Posterior
 from ..targets import (
     CHUNK,
@@ -22,6 +23,7 @@ from ..targets import (
     surrogate,
 )
 from ._em import fit_mixture
+from ._measured import LARGE_DIM
 from ._peak import Peak, has_hessian
 from ._walks import rounded
 
@@ -78,10 +80,16 @@ class Sampler:
         self.beta = 1.0 if beta is None else float(beta)
         self._sizes: Float[np.ndarray, " n"] | None = None
 
-    def plain(self, num_rows: int = FEWEST_ROWS) -> Target:
+    def plain(self) -> Target:
         """The estimate from random rows, without a correction."""
-        zero = np.zeros(self.target.dim)
-        return self._with(self._surrogate(*self._uniform(num_rows), zero, is_relative=False))
+        zero, rows = np.zeros(self.target.dim), self._uniform(self._fewest_rows)
+        return self._with(self._surrogate(*rows, zero, is_relative=False))
+
+    def evaluator(self, target: Target) -> Evaluator:
+        """An evaluator with the deadline of the passes."""
+        evaluate = Evaluator(target)
+        evaluate.deadline = self.passes.deadline
+        return evaluate
 
     def around(self, peak: Peak, before: Sampled | None = None) -> Sampled:
         """A surrogate around a point, with as many rows as it needs.
@@ -90,10 +98,10 @@ class Sampler:
 
         - `before`: a surrogate whose error was too large. The new one has more rows.
         """
-        draws = self._draws(peak)
+        draws = peak.draws(self.rng, _NUM_DRAWS)
         exact, _ = self.passes.differences(draws, peak.point)
         if before is None:
-            found = self._corrected(peak, FEWEST_ROWS, None, draws, exact)
+            found = self._corrected(peak, self._fewest_rows, None, draws, exact)
         else:
             self._sizes = None
             found = self._grown(peak, before, draws, exact)
@@ -108,11 +116,9 @@ class Sampler:
     def _grown(
         self, peak: Peak, found: Sampled, draws: Points, exact: Float[np.ndarray, " n"]
     ) -> Sampled:
-        """Weighed rows, or more of them. Without a Gaussian around the mode nothing weighs them."""
-        if peak.root is None:
-            return self._corrected(peak, self._enough(found), None, draws, exact)
+        """Weighed rows, or more of them."""
         if self._sizes is None:
-            steps = self._draws(peak)[:_NUM_STEPS] - peak.point
+            steps = peak.draws(self.rng, _NUM_STEPS) - peak.point
             self._sizes = self.passes.third_order(peak.point, steps)
         num = found.num_rows if not found.is_weighed else self._enough(found)
         return self._corrected(peak, num, self._sizes, draws, exact)
@@ -123,26 +129,31 @@ class Sampler:
         """The mean of f − f̃ over draws, and its standard deviation: the error."""
         draws = rounded(draws)
         exact, _ = self.passes.differences(draws, point)
-        apart = self.beta * exact - Evaluator(found).log_density(draws)
+        apart = self.beta * exact - self.evaluator(found).log_density(draws)
         mean = self.beta * self.passes.value(point) + float(np.mean(apart))
         return mean, _spread(apart)
+
+    @property
+    def _fewest_rows(self) -> int:
+        return min(FEWEST_ROWS, self.passes.num_rows // CHUNK * CHUNK)
 
     @property
     def _most_rows(self) -> int:
         return min(_MOST_ROWS, self.passes.num_rows // _LEAST_GAIN)
 
-    def start(self, peak: Peak, found: Sampled) -> Posterior | None:
-        """Laplace's approximation, adapted to a surrogate; None without a Hessian."""
-        if peak.root is None:
-            return None
-        mixture = Mixture(np.ones(1), peak.point[None], peak.root[None])
-        mixture = adapted(self.rng, Evaluator(found.target), mixture)
+    def start(self, peak: Peak, found: Sampled) -> Posterior:
+        """Laplace's approximation, adapted to a surrogate, or the Gaussian in many dimensions."""
+        if len(peak.point) > LARGE_DIM:
+            return Posterior.of(WarpedGaussian.of(gaussian(peak.point, peak.root)), self.target)
+        mixture = Mixture(np.ones(1), peak.point[None], peak.root.dense().matrix[None])
+        mixture = adapted(self.rng, self.evaluator(found.target), mixture)
         return Posterior.of(GaussianMixture.of(mixture), self.target)
 
     def _enough(self, found: Sampled) -> int:
         needed = _MARGIN * min(found.error / GOOD_ERROR, 1e3) ** 2
         power = max(1, math.ceil(math.log(max(needed, 1), _GROWTH)))
-        return min(found.num_rows * _GROWTH**power, self._most_rows // CHUNK * CHUNK)
+        most = max(self._most_rows // CHUNK * CHUNK, found.num_rows)
+        return min(found.num_rows * _GROWTH**power, most)
 
     def _corrected(
         self,
@@ -154,18 +165,12 @@ class Sampler:
     ) -> Sampled:
         rows = self._uniform(num) if sizes is None else self._weighed(num, sizes)
         some = self._surrogate(*rows, peak.point)
-        _, scores = Evaluator(self._with(some))(peak.point[None])
+        _, scores = self.evaluator(self._with(some))(peak.point[None])
         slope = peak.score - scores[0] / self.beta
         bend = None if peak.hessian is None else peak.hessian - hessian_of(some, peak.point)
         target = self._with(some.corrected(slope, bend))
-        error = _spread(self.beta * exact - Evaluator(target).log_density(draws))
+        error = _spread(self.beta * exact - self.evaluator(target).log_density(draws))
         return Sampled(target, num, error, sizes is not None)
-
-    def _draws(self, peak: Peak) -> Points:
-        if peak.root is None:
-            return peak.point[None]
-        normals = self.rng.standard_normal((_NUM_DRAWS, len(peak.point)))
-        return rounded(peak.point + normals @ peak.root.T)
 
     def _uniform(self, num: int) -> tuple[Int[np.ndarray, " m"], Float[np.ndarray, " q"]]:
         """Random rows, and equal weights of their chunks."""

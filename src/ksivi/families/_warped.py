@@ -144,7 +144,7 @@ def _as_root(root: Any, dim: int) -> tuple[Array, ...]:
     shapes = [part.shape for part in found]
     if shapes != ([(dim,), (dim, *shapes[2]), shapes[2]] if is_low_rank else [(dim, dim)]):
         raise ValueError(f"root must be {expected}, got shapes {shapes}")
-    if not (_is_low_rank_root(*found) if is_low_rank else holds_for_all(*found, _is_invertible)):
+    if not (_is_low_rank_root(*found) if is_low_rank else holds_for_all(found[0], _is_invertible)):
         raise ValueError(f"root must be {expected}, got {describe(root)}")
     if is_low_rank and not holds_for_all(found[1], _are_orthonormal):
         raise ValueError(

@@ -15,6 +15,9 @@ from ._rows import Rows
 Point = Float[Array, " d"]
 RowIndices = Int[Array, " b"]
 
+MANY_ROWS = 20_000
+"""With so many rows an evaluation takes milliseconds, and its arrays take megabytes."""
+
 
 class AbstractDensity(eqx.Module):
     """An unnormalised log density on ℝᵈ.
@@ -84,6 +87,11 @@ class AbstractDensity(eqx.Module):
     def num_rows(self) -> int | None:
         """The number of all rows of the data; None without data."""
         return None
+
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether an evaluation takes long because of the rows that it reads."""
+        return (self.num_rows or 0) >= MANY_ROWS
 
     def row_blocks(
         self, size: int, chosen: set[int]

@@ -16,6 +16,8 @@ from ._target import Target
 
 _SIZES = (2_048, 256, 32)
 """Points per call of the program. Each size is compiled once, when it is first needed."""
+_SIZES_WITH_MANY_ROWS = (64, 8)
+"""A point is then so expensive that few are enough to keep a device busy."""
 
 
 class OutOfTime(Exception):
@@ -57,10 +59,14 @@ class Evaluator:
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
             x = np.asarray(points, jnp.result_type(float))
         # All calls are made before the first result is read, so that the device is never idle.
-        parts = [(len(part), self._call(part)) for part in _parts(x)]
+        parts = [(len(part), self._call(part)) for part in _parts(x, self._sizes)]
         values = [np.asarray(value, np.float64)[:n] for n, (value, _) in parts]
         scores = [np.asarray(score, np.float64)[:n] for n, (_, score) in parts]
         return np.concatenate([np.zeros(0), *values]), np.concatenate([x[:0], *scores])
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return _SIZES_WITH_MANY_ROWS if self.target.density.has_many_rows else _SIZES
 
     @property
     def is_over(self) -> bool:
@@ -81,7 +87,7 @@ class Evaluator:
         return self(points)[0]
 
     def _call(self, x: Float[np.ndarray, "n d"]) -> tuple[Array, Array]:
-        size = min(size for size in _SIZES if len(x) <= size)
+        size = min(size for size in self._sizes if len(x) <= size)
         padded = np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
         if has_mesh():
             return _evaluate(self.target, jnp.asarray(padded))
@@ -90,11 +96,11 @@ class Evaluator:
         return self._programs[size](padded)
 
 
-def _parts(x: Float[np.ndarray, "n d"]) -> list[Float[np.ndarray, "m d"]]:
+def _parts(x: Float[np.ndarray, "n d"], sizes: tuple[int, ...]) -> list[Float[np.ndarray, "m d"]]:
     """Parts of the sizes. A part is less than half full only at the smallest size."""
     parts, begin = [], 0
     while begin < len(x):
-        size = next(size for size in _SIZES if len(x) - begin >= size / 2 or size == _SIZES[-1])
+        size = next(size for size in sizes if len(x) - begin >= size / 2 or size == sizes[-1])
         parts.append(x[begin : begin + size])
         begin += size
     return parts

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, Scalar
 
-from ._density import AbstractDensity, Point
+from ._density import MANY_ROWS, AbstractDensity, Point
 
 CHUNK = 256
 """The number of rows that are evaluated together. Many points times a chunk fit into the cache."""
@@ -48,6 +48,10 @@ class Surrogate(AbstractDensity):
     bend: Float[Array, "d d"] | None
     is_relative: Scalar
     by_scores: bool = eqx.field(static=True, default=False)
+
+    @property
+    def has_many_rows(self):
+        return self.rows.size >= MANY_ROWS
 
     def value(self, x):
         return self.value_and_score(x)[0]
