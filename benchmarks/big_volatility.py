@@ -63,8 +63,7 @@ def _log_marginal_of_scaled(scaled: Hyper, y: Float[np.ndarray, " t"]) -> np.nda
 
 def log_marginal(hyper: Hyper, y: Float[np.ndarray, " t"]) -> Float[np.ndarray, " m"]:
     """log p(m, a, log σ | y) up to a constant, the path integrated out."""
-    excess = np.maximum(np.abs(hyper[:, 1]) - _LARGEST, 0)
-    found = log_prior(hyper) - 1e3 * excess**2  # smooth, for splines
+    found = log_prior(hyper)
     held = np.stack([hyper[:, 0], np.clip(hyper[:, 1], -_LARGEST, _LARGEST), hyper[:, 2]], axis=1)
     for some in _batches(hyper):
         found[some] += Chain(held[some], _COARSE).filtered(y)[0]
@@ -75,6 +74,7 @@ def log_prior(hyper: Hyper) -> Float[np.ndarray, " m"]:
     """m ~ N(0, 2), (φ + 1)/2 ~ Beta(20, 3/2), σ ~ N⁺(0, 1/2), with the Jacobians of a and log σ."""
     m, a, log_sigma = hyper.T
     persistence = -20 * np.logaddexp(0, -a) - 1.5 * np.logaddexp(0, a)
+    persistence -= 10 * np.maximum(np.abs(a) - _LARGEST, 0) ** 2  # no jump, for splines
     return -(m**2) / 8 + persistence + log_sigma - 2 * np.exp(2 * log_sigma)
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.interpolate import CubicSpline
+from scipy.interpolate import Akima1DInterpolator
 from scipy.optimize import minimize
 
 from .development.base import NUM_TRUTH
@@ -19,6 +19,8 @@ _MOST_NUMBERS, _FEWEST = 8_000_000, 4_000
 """A truth in many dimensions has fewer draws, for the sake of memory, but not fewer than so many."""
 _DEEP, _FAR = 14.0, 100
 """A box ends where the density along an axis has fallen by so many nats, after so many widths at most."""
+_LOWEST = 30.0
+"""Lower values, in nats below the highest, do not matter. Splines through them would overshoot nearby."""
 _FEW, _MANY, _FINE = 15, 41, 121
 """An axis has a node for each width, within these limits, and cells that splines refine."""
 
@@ -92,9 +94,10 @@ def proposed_in_box(
     points = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1)
     values = log_f(at.mode + points.reshape(-1, len(lines)) @ at.root.T).reshape(points.shape[:-1])
     fine = [np.linspace(line[0], line[-1], _FINE) for line in lines]
+    _check_faces(values)
+    values = np.maximum(values, values.max() - _LOWEST)
     for axis, line in enumerate(lines):
-        _check_faces(np.moveaxis(values, axis, 0), values.max())
-        values = CubicSpline(line, values, axis=axis)(fine[axis])
+        values = Akima1DInterpolator(line, values, axis=axis, method="makima")(fine[axis])
     weight = np.exp(values - values.max()).ravel()
     cell = rng.choice(len(weight), size=n, p=weight / weight.sum())
     indices = np.unravel_index(cell, values.shape)
@@ -120,6 +123,7 @@ def _box(log_f: LogDensity, at: Peak) -> Float[np.ndarray, "d 2"]:
     raise RuntimeError(f"the density of the hyperparameters has not vanished after {_FAR} widths")
 
 
-def _check_faces(values: np.ndarray, highest: float) -> None:
-    if max(values[0].max(), values[-1].max()) > highest - 7:
+def _check_faces(values: np.ndarray) -> None:
+    faces = [np.moveaxis(values, axis, 0)[[0, -1]].max() for axis in range(values.ndim)]
+    if max(faces) > values.max() - 7:
         raise RuntimeError("the grid of the hyperparameters is too small")

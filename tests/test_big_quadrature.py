@@ -91,8 +91,11 @@ def test_the_truth_of_volatility_is_that_of_nuts(monkeypatch):
     one = problem("volatility-30")
     exact = big_volatility.volatility(*one.truth.args, n=4_000)
     assert _stein(one.target, exact, first=3) < 4.2  # of 60
+    # Not `reference_draws`: single transitions diverge where σ is nearly 0.
     method = ksivi.NUTS(num_draws=1_500, target_acceptance=0.98)
-    _same(exact, np.asarray(ksivi.reference_draws(jax.random.key(0), one.target, method=method)))
+    _same(
+        exact, np.asarray(ksivi.run(jax.random.key(0), one.target, method).posterior.family.points)
+    )
 
 
 def _brute_groups(hyper, x, group, y):
