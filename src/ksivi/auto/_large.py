@@ -149,13 +149,14 @@ def _settled(
         change = difference(moved.pooled, later.pooled)
         if _has_forgotten(later) and change.is_small():
             return later, None
-        moved, before, memory = later, memory, _memory(later)
+        moved, before, memory = later, memory, float(np.max(later.memory))
         if memory > max(_SLOW, _SLOWER * before):  # twice as many transitions forget no more
             break
         num_transitions *= 2
     return (
         moved,
-        f"chains of HMC have not settled: the last run changed {change}; memory {memory:.2f}",
+        f"chains of HMC have not settled: the last run changed {change}; "
+        f"memory {_memory(moved):.2f}",
     )
 
 
