@@ -7,6 +7,8 @@ from typing import Any
 from ksivi.report._figures import dress
 from ksivi.report._style import FAINT, panels, save
 
+from .big_page import large_posteriors
+
 RECORDS, DOCS = Path("benchmarks/records"), Path("docs")
 DEVICES = {"two-cores": "two CPU cores", "h200": "one H200"}
 TITLES = {
@@ -350,7 +352,7 @@ ours run in turns. On a CPU each core takes one seed of a batch; on a GPU a batc
 relative to a step of KSIVI.
 
 {methods()}
-{race()}{large()}{all_growth()}## More rows than memory
+{race()}{large_posteriors(RECORDS / "big.jsonl", table)}{large()}{all_growth()}## More rows than memory
 
 {rows_on_disk()}"""
 
