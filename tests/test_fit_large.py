@@ -196,7 +196,7 @@ def test_chains_that_drift_in_energy_alone_have_not_forgotten():
 
 @pytest.mark.slow
 def test_heavy_joint_tails_are_not_trusted_with_light_ones():
-    found = ksivi.fit(KEY, student(1_000), progress=False)
+    found = ksivi.fit(KEY, student(400), progress=False)
     widths = np.quantile(draws_of(found.posterior), 0.99, axis=0)
     assert not found.trusted or np.abs(np.median(widths) / 4.54 - 1) < 0.2
 

@@ -117,3 +117,17 @@ def new_key(rng: np.random.Generator) -> PRNGKeyArray:
     """A JAX key from a NumPy generator."""
     words = rng.integers(0, 2**32, 2, dtype=np.uint32)
     return jax.random.wrap_key_data(words, impl="threefry2x32")  # type: ignore[arg-type]
+
+
+def leading_axes(draws: Float[np.ndarray, "n d"], most: int) -> Float[np.ndarray, "d k"]:
+    """The first principal axes of draws, one per column: at most `most`, and fewer than draws.
+
+    They come from the n × n products of the draws, which are few where dimensions are many.
+    """
+    from scipy.linalg import eigh  # SciPy takes longer to import than this library
+
+    centred = draws - draws.mean(axis=0)
+    count = min(most, len(draws) - 1, draws.shape[1])
+    span = [len(draws) - count, len(draws) - 1]
+    _, vectors = eigh(centred @ centred.T, subset_by_index=span)
+    return np.linalg.qr(centred.T @ vectors[:, ::-1])[0]

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._core.numerics import leading_axes
 from ..diagnostics import (
     Difference,
     Importance,
@@ -174,9 +175,9 @@ def other_draws(rng: np.random.Generator, posterior: Posterior) -> Draws:
 
 def _directions(states: Draws) -> Float[np.ndarray, "d k"]:
     """The first principal axes of standardised states, and as many random directions."""
-    first = np.linalg.svd(states - states.mean(axis=0), full_matrices=False)[2][:_NUM_AXES]
-    others = np.random.default_rng(0).standard_normal((_NUM_AXES, states.shape[1]))
-    return np.concatenate([first, others]).T
+    first = leading_axes(states, _NUM_AXES)
+    others = np.random.default_rng(0).standard_normal((states.shape[1], _NUM_AXES))
+    return np.concatenate([first, others], axis=1)
 
 
 def _moved(

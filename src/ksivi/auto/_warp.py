@@ -5,7 +5,8 @@ import functools
 import numpy as np
 from jaxtyping import Float
 
-from .._core.roots import DenseRoot, Root
+from .._core.numerics import leading_axes
+from .._core.roots import DenseRoot, LowRankRoot, Root
 from .._core.warped import Warped, sinh_arcsinh
 
 Draws = Float[np.ndarray, "n d"]
@@ -13,9 +14,10 @@ Draws = Float[np.ndarray, "n d"]
 _LEVELS = np.array([0.01, 0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.975, 0.99])
 _SKEWS = np.linspace(-0.6, 0.6, 25)
 _TAILS = np.exp(np.linspace(-0.6, 0.4, 21))
-_EDGE = 1.1
-"""Directions are stretched if the variance along them is above that of noise by this factor."""
-_MOST_STRETCHED = 32
+_NUM_AXES = 8
+"""Principal axes along which a covariance of low rank is corrected."""
+_MARGIN = 1.3
+"""Noise of finite draws can exceed its limit, by this factor at most."""
 _FEWEST_PER_DIM = 2
 """Draws per dimension that a full matrix needs."""
 
@@ -28,8 +30,7 @@ def fit_warped(
     For each coordinate and each pair (skew, tail) on a grid, location and scale follow by weighted
     least squares from the quantiles of the draws. The best pair is kept. Then the correlations
     are corrected where noise cannot explain the covariance of the draws, which the root transforms
-    to N(0, I). In a full matrix that is all of the covariance. Otherwise it is few directions whose
-    variance is too large: a variance along a direction that the root has too large stays so.
+    to N(0, I). In a full matrix that is all of the covariance, otherwise that along few directions.
 
     **Arguments:**
 
@@ -39,12 +40,13 @@ def fit_warped(
     """
     loc, scale, skew, tail = _marginals(draws)
     warped = Warped(loc, scale, skew, tail, root.scaled(1 / root.lengths()))
-    whitened = warped.root.solve(warped.normal(draws))
-    count = _num_independent(whitened, num_chains or len(draws))
+    num_chains, normal = num_chains or len(draws), warped.normal(draws)
+    whitened = warped.root.solve(normal)
+    count = _num_independent(whitened, num_chains)
     if is_dense and _FEWEST_PER_DIM * draws.shape[1] <= len(draws):
         root = DenseRoot(warped.root.dense().matrix @ _shrunk_root(whitened, count))
     else:
-        root = warped.root.stretched(*_spikes(whitened, count))
+        root = _corrected(warped.root, normal, num_chains, count)
     return warped._replace(root=root.scaled(1 / root.lengths()))
 
 
@@ -116,21 +118,41 @@ def _shrunk_root(whitened: Draws, num_independent: float) -> Float[np.ndarray, "
     return np.linalg.cholesky((1 - share) * covariance + share * np.eye(dim))
 
 
-def _spikes(
-    whitened: Draws, num_independent: float
-) -> tuple[Float[np.ndarray, "d r"], Float[np.ndarray, " r"]]:
-    """Directions with a variance above that of noise, and the standard deviations along them.
+def _corrected(root: Root, normal: Draws, num_chains: int, num_independent: float) -> Root:
+    """The root, with the covariance of the draws along few directions.
 
-    Noise of n independent draws alone gives variances up to (1 + √(d/n))². One that is above it, λ,
-    comes from a true variance ℓ with λ = ℓ (1 + (d/n) / (ℓ − 1)).
-
-    Reference: Baik and Silverstein, Eigenvalues of large sample covariance matrices of spiked
-    population models, 2006.
+    These are the main directions of the root itself, and then principal axes. Half of the chains
+    give the axes, and the other half the covariance along them: in the first half it is too large,
+    for it chose them.
     """
-    ratio = whitened.shape[1] / num_independent
-    _, singular, axes = np.linalg.svd(whitened - whitened.mean(axis=0), full_matrices=False)
-    variances = singular**2 / len(whitened)
-    kept = np.flatnonzero(variances > _EDGE * (1 + ratio**0.5) ** 2)[:_MOST_STRETCHED]
-    half = variances[kept] + 1 - ratio
-    true = (half + np.sqrt(np.maximum(half**2 - 4 * variances[kept], 0))) / 2
-    return axes[kept].T, np.sqrt(true)
+    if isinstance(root, LowRankRoot):
+        widest = np.argsort(-np.abs(np.log(root.factors)))[:_NUM_AXES]
+        root = _along(root, root.vectors[:, widest], normal, num_independent)
+    is_first = np.arange(len(normal)) % num_chains % 2 == 1
+    axes = _axes(root, normal[is_first])
+    return _along(root, axes, normal[~is_first], num_independent / 2)
+
+
+def _axes(root: Root, normal: Draws) -> Float[np.ndarray, "d k"]:
+    """Principal axes of draws, and of the same draws after the root has whitened them.
+
+    A wide direction that the root has too narrow may stand out from noise in the first only.
+    """
+    before, after = (leading_axes(x, _NUM_AXES) for x in (normal, root.solve(normal)))
+    return np.linalg.qr(np.concatenate([root.pulled(before.T).T, after], axis=1))[0]
+
+
+def _along(
+    root: Root, vectors: Float[np.ndarray, "d k"], normal: Draws, num_independent: float
+) -> Root:
+    """The root with the covariance of the draws along orthonormal vectors, unless noise explains it.
+
+    The eigenvalues of noise are within (1 ± √(k/n))².
+    """
+    if not vectors.shape[1]:
+        return root
+    along = root.solve(normal) @ vectors
+    values, turned = np.linalg.eigh(np.atleast_2d(np.cov(along, rowvar=False)))
+    noise = _MARGIN * (vectors.shape[1] / num_independent) ** 0.5
+    kept = (values > (1 + noise) ** 2) | (values < max(0.0, 1 - noise) ** 2)
+    return root.stretched(vectors @ turned[:, kept], np.sqrt(values[kept]))
