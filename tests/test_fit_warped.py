@@ -52,7 +52,7 @@ def test_a_missing_direction_is_added_to_a_root_of_low_rank():
     found = fit_warped(draws, first)
     assert isinstance(found.root, LowRankRoot)
     *others, one, other = np.sort(found.root.factors)
-    np.testing.assert_allclose([one, other], [3, 4], rtol=0.1)
+    np.testing.assert_allclose([one, other], [3, 4], rtol=0.15)
     np.testing.assert_allclose(others, 1, atol=0.15)
     assert_same_marginals(found, exact, 4_000)
     known = loss(found._replace(root=exact.root), exact)[0]  # what the margins alone cost
