@@ -12,6 +12,7 @@ from ..diagnostics import Movement, chains, difference
 from ..families import WarpedGaussian
 from ..results import FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
+from ._curvature import sharpened
 from ._doubts import Findings
 from ._gaussians import LOCAL_SD, Gaussians
 from ._modes import are_separate, named
@@ -70,7 +71,8 @@ def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | 
         raise RuntimeError(why_no_start(evaluate, found))
     start = _start_of(evaluate.dim, best.elbo, _NUM_STARTS)
     missed = _missed(rng, evaluate, found, best, elbo)
-    return LargeStart(start, gaussian(best.fit.mean, best.fit.root()), missed)
+    root = sharpened(rng, evaluate, best.fit.mean, best.fit.root())
+    return LargeStart(start, gaussian(best.fit.mean, root), missed)
 
 
 def _missed(
