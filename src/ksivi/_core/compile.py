@@ -35,6 +35,17 @@ _CUDA_GRAPHS = {
 dozens of launches of one or two microseconds, and half of them can run in parallel. Results are
 equal bit for bit."""
 
+_UNTUNED = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
+"""Takes the first kernel for a matrix product. To try many takes several seconds per program."""
+
+_OPTIONS: dict[tuple[str, bool], tuple[dict[str, Any], dict[str, Any]]] = {
+    ("cpu", False): (_SEQUENTIAL, _PARALLEL_SUMS),
+    ("cpu", True): (_SEQUENTIAL | _LESS_OPTIMISED, {}),
+    ("gpu", False): ({}, _CUDA_GRAPHS),
+    ("gpu", True): ({}, _UNTUNED),
+}
+"""By platform, and whether to compile fast: options, and those that XLA may not know."""
+
 _BLOCKING = re.compile(r"\b(custom-call|fft|convolution)\(")
 """Operations that may hold one of XLA's threads while they wait for another thread, such as matrix
 decompositions and calls to Python. Two such programs in parallel can deadlock."""
@@ -155,10 +166,10 @@ def on_cores(function: Callable) -> Callable[..., list | None]:
 
 
 def one_shot(function: Function) -> Function:
-    """`jit` for programs that run only for seconds: on a CPU it compiles in half the time.
+    """`jit` for programs that run only for seconds: it compiles in half the time, or less on a GPU.
 
-    The compiler optimises less. Matrix products do not suffer, because libraries compute them.
-    Large elementwise loops are about a quarter slower.
+    On a CPU the compiler optimises less. Matrix products do not suffer, because libraries compute
+    them. Large elementwise loops are about a quarter slower. On a GPU matrix products are not tuned.
     """
     return jit(function, fast_compile=True)
 
@@ -171,13 +182,8 @@ def _is_nested(arrays: list[Array | None]) -> bool:
 
 @functools.cache
 def _options(fast_compile: bool, platform: str) -> tuple[tuple[str, Any], ...]:
-    if fast_compile and platform == "cpu":
-        return tuple((_SEQUENTIAL | _LESS_OPTIMISED).items())
-    sure, probed = {
-        "cpu": (_SEQUENTIAL, _PARALLEL_SUMS),
-        "gpu": ({}, _CUDA_GRAPHS),
-        "cuda": ({}, _CUDA_GRAPHS),
-    }.get(platform, ({}, {}))
+    where = "gpu" if platform == "cuda" else platform
+    sure, probed = _OPTIONS.get((where, fast_compile), ({}, {}))
     return tuple((sure | (probed if _is_known(probed, platform) else {})).items())
 
 
