@@ -140,14 +140,12 @@ class DataDensity(AbstractDensity):
     def num_parts(self):
         return axis_size("data") if self.host_rows is None else 1
 
-    def chunks(self, rows):
-        if not has_axis("data"):
-            return super().chunks(rows)
+    def divided(self, rows):
         places = shard_rows(np.asarray(rows, np.int32))
         return self._batch(None), own_rows(self.data, places)
 
     def _holding(self, data: PyTree) -> AbstractDensity:
-        """A density that holds these rows, on one device or to be divided by `chunks`."""
+        """A density that holds these rows, on one device or to be divided."""
         if has_axis("data"):
             return self._batch(jax.tree.map(np.asarray, data))
         return dataclasses.replace(self._plain, data=jax.tree.map(jnp.asarray, data))

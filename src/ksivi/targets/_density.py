@@ -7,7 +7,6 @@ from typing import ClassVar, Self
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
@@ -20,6 +19,7 @@ RowIndices = Int[Array, " b"]
 
 MANY_ROWS = 20_000
 """With so many rows an evaluation takes milliseconds, and its arrays take megabytes."""
+_NO_ROWS = "a mesh with an axis named data needs a target with rows, made with Target.from_data"
 
 
 class AbstractDensity(eqx.Module):
@@ -122,12 +122,12 @@ class AbstractDensity(eqx.Module):
         """The number of equal parts of consecutive rows, each on a device of its own."""
         return 1
 
-    def chunks(self, rows: Int[np.ndarray, "q c"]) -> tuple["AbstractDensity", PyTree]:
-        """Chunks of rows that this density holds, and the density whose `on_rows` takes them.
+    def divided(self, rows: Int[np.ndarray, "q c"]) -> tuple["AbstractDensity", PyTree]:
+        """A density whose `on_rows` takes rows themselves, and these rows that this density holds.
 
-        They are indices; or the rows themselves, if devices divide the chunks among them.
+        The mesh axis `data` divides the chunks.
         """
-        return self, jnp.asarray(rows, jnp.int32)
+        raise ValueError(_NO_ROWS)
 
     def loaded(self, most_bytes: int) -> "AbstractDensity | None":
         """The density with all rows in memory; None if they would take more bytes than that."""
@@ -140,9 +140,7 @@ class AbstractDensity(eqx.Module):
 
     def with_data(self, change: Callable[[PyTree], PyTree]) -> Self:
         """The same density with its data replaced by `change(data)`."""
-        raise ValueError(
-            "a mesh with an axis named data needs a target with rows, made with Target.from_data"
-        )
+        raise ValueError(_NO_ROWS)
 
     @property
     def host_rows(self) -> Rows | None:
@@ -228,7 +226,7 @@ class BatchDensity(AbstractDensity):
 
     **Attributes:**
 
-    - `batch`: the rows. Those on the host are put on the devices by `chunks`.
+    - `batch`: the rows, or None. Those on the host are put on the devices by `divided`.
     - `total`: N.
     """
 
@@ -244,7 +242,7 @@ class BatchDensity(AbstractDensity):
     def on_rows(self, rows):
         return dataclasses.replace(self, batch=rows)
 
-    def chunks(self, rows):
+    def divided(self, rows):
         held = jax.tree.map(lambda column: column[rows], self.batch)
         return self.on_rows(None), shard_rows(held)
 

@@ -211,10 +211,11 @@ def _full_and_rest(lines: Lines, length: int) -> list[Lines]:
 def _padded(lines: Lines, length: int, num_chunks: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows of each line in chunks, and their weights. What is filled up has weight 0."""
     chunks = lines.reshape(len(lines), -1, length)
-    missing = num_chunks - chunks.shape[1]
-    weights = np.pad(np.full(chunks.shape[:2], length / lines.size), ((0, 0), (0, missing)))
-    filled = np.concatenate([chunks, np.repeat(chunks[:, :1], missing, axis=1)], axis=1)
-    return filled.reshape(-1, length), weights.ravel()
+    num_lines, count, _ = chunks.shape
+    weights = np.zeros((num_lines, num_chunks))
+    weights[:, :count] = 1 / (num_lines * count)
+    missing = np.repeat(chunks[:, :1], num_chunks - count, axis=1)
+    return np.concatenate([chunks, missing], axis=1).reshape(-1, length), weights.ravel()
 
 
 def _evaluated(block: Surrogate, x: Points) -> tuple[np.ndarray, np.ndarray]:

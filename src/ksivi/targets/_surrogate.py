@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree, Scalar, Shaped
 
-from .._core.sharding import axis_size, on_each_part
+from .._core.sharding import axis_size, has_axis, on_each_part
 from ._density import MANY_ROWS, AbstractDensity, Point
 
 CHUNK = 256
@@ -124,12 +124,15 @@ def surrogate(
     - `is_bent`: whether there is room for a bend. It takes dim² numbers.
     """
     dtype, dim = jnp.result_type(float), len(point)
-    missing = -len(rows) % axis_size("data")  # devices have equally many chunks
-    density, chunks = density.chunks(np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)]))
+    if missing := -len(rows) % axis_size("data"):  # devices have equally many chunks
+        rows = np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)])
+        weights = np.append(weights, np.zeros(missing))
+    indices = (density, jnp.asarray(rows, jnp.int32))
+    density, chunks = density.divided(rows) if has_axis("data") else indices
     return Surrogate(
         density,
         chunks,
-        jnp.asarray(np.append(weights, np.zeros(missing)), dtype),
+        jnp.asarray(weights, dtype),
         jnp.asarray(point, dtype),
         jnp.zeros(dim, dtype),
         jnp.zeros((dim, dim), dtype) if is_bent else None,
