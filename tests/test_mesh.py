@@ -53,6 +53,47 @@ def test_fit_on_two_devices_and_on_two_processes_gives_the_posterior_of_one():
     np.testing.assert_allclose(first, found["one"], atol=0.1 * posterior_sd)
 
 
+@pytest.mark.parametrize("form", ["memory", "host"])
+def test_passes_on_eight_devices_give_the_sums_of_one_and_exchange_sums_alone(form):
+    found = on_eight("passes-memory,passes-host")[f"passes-{form} float32"]
+    mesh, one = found["mesh"], found["one"]
+    np.testing.assert_allclose(mesh["sums"], one["sums"], rtol=1e-5, atol=0.02)
+    np.testing.assert_allclose(mesh["hessians"], one["hessians"], rtol=0.03)  # not of the same rows
+    np.testing.assert_allclose(mesh["sizes"], one["sizes"], rtol=1e-3)
+    num_points, dim = 5, 3
+    assert mesh["most exchanged"] == num_points * (1 + dim)
+
+
+MANY = ["fit-memory", "fit-host", "fit-few"]
+ON_DEVICES = [
+    pytest.param(name, count, marks=() if (name, count) == ("fit-host", 8) else pytest.mark.slow)
+    for name in MANY
+    for count in (2, 8)
+]
+
+
+def assert_same_posterior(found, one):
+    """The same number of rows, means within a twentieth of a standard deviation, widths within 5%."""
+    assert found[-1] == one[-1]
+    np.testing.assert_allclose(np.subtract(found, one)[:3] / one[3:6], 0, atol=0.05)
+    np.testing.assert_allclose(found[3:6], one[3:6], rtol=0.05)
+
+
+@pytest.mark.parametrize(("name", "num_devices"), ON_DEVICES)
+def test_fit_divides_many_rows(name, num_devices):
+    found = finished([start(name, num_devices)])[0][f"{name} float32"]
+    assert (found["one"][-1] > 0) == (name != "fit-few")
+    assert_same_posterior(found["mesh"], found["one"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MANY)
+def test_fit_divides_many_rows_over_two_processes(name):
+    first, second = (found[f"{name} float32"]["mesh"] for found in on_two_processes(name))
+    assert first == second
+    assert_same_posterior(first, finished([start(name, 2)])[0][f"{name} float32"]["one"])
+
+
 def mesh_of(num_devices, platform):
     devices = [types.SimpleNamespace(platform=platform)] * num_devices
     return types.SimpleNamespace(devices=np.array(devices), local_devices=devices)
@@ -109,7 +150,7 @@ def on_two_processes(name):
 
 def start(*arguments):
     script = Path(__file__).parent / "on_devices.py"
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "NPROC": "8"}
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "NPROC": "16"}
     return subprocess.Popen(
         [sys.executable, script, *map(str, arguments)],
         env=environment,

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 
 def as_key(key: Any, name: str = "key") -> PRNGKeyArray:
@@ -145,6 +145,25 @@ def holds_numbers(dtype: Any) -> bool:
     """Whether arrays of this dtype hold booleans, integers or floats."""
     kinds = (jnp.bool_, jnp.integer, jnp.floating)
     return isinstance(dtype, np.dtype) and any(jnp.issubdtype(dtype, kind) for kind in kinds)
+
+
+def count_rows(data: PyTree) -> int:
+    """The number of rows of the arrays. Raises `ValueError` if it differs, or for other data."""
+    for leaf in jax.tree.leaves(data):
+        if not isinstance(leaf, jax.Array | np.ndarray) or not holds_numbers(leaf.dtype):
+            raise ValueError(
+                f"data must hold arrays of numbers, got {describe(leaf)}; make lists into arrays "
+                "with numpy.array, and text into integers"
+            )
+    lengths = sorted({leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)})
+    if not lengths:
+        raise ValueError(f"data must hold at least one array of numbers, got {describe(data)}")
+    if len(lengths) > 1 or lengths[0] == 0:
+        raise ValueError(
+            "data must hold arrays with the same number of rows, one per observation and at least "
+            f"one, got leading lengths {lengths}"
+        )
+    return lengths[0]
 
 
 def as_positive(value: Any, name: str) -> Float[Array, ""]:

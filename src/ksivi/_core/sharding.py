@@ -7,14 +7,14 @@ adds the communication. Results are those of one device except for the order of 
 import contextlib
 import contextvars
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeVar, get_args
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Int, PyTree
 
 Axis = Literal["seeds", "samples", "data"]
 
@@ -81,9 +81,30 @@ def has_axis(axis: Axis) -> bool:
     return axis in _names()
 
 
+def axis_size(axis: Axis) -> int:
+    """The number of devices along an axis of the current mesh; 1 if it has no such axis."""
+    return int(jax.sharding.get_abstract_mesh().shape.get(axis, 1))
+
+
 def shard(array: Array, axis: Axis) -> Array:
-    """Inside a program: divides the leading axis over a mesh axis, if the mesh has it."""
-    return _constrain(array, PartitionSpec(axis)) if has_axis(axis) else array
+    """Inside a program: divides the leading axis over a mesh axis, if the mesh has it.
+
+    A single entry is on all devices: if it were on one, each product with it would be sent around.
+    """
+    is_divided = has_axis(axis) and len(array) > 1
+    return _constrain(array, PartitionSpec(axis)) if is_divided else array
+
+
+def on_each_part(function: Callable[..., PyTree], *arrays: PyTree) -> PyTree:
+    """Inside a program: function(*arrays) for each part of the leading axes, on a new leading axis.
+
+    There is one part for each device along the mesh axis `data`, and its function runs there.
+    """
+    count = axis_size("data")
+    if count == 1:
+        return jax.tree.map(lambda result: result[None], function(*arrays))
+    split = lambda a: shard(a.reshape(count, -1, *a.shape[1:]), "data")  # noqa: E731
+    return jax.vmap(function)(*jax.tree.map(split, arrays))
 
 
 def replicate(array: Array) -> Array:
@@ -92,8 +113,8 @@ def replicate(array: Array) -> Array:
 
 
 def on_every_device(array: Array) -> Array:
-    """Puts an argument of a program on every device of the mesh, unless it is there already."""
-    if not _names() or isinstance(array, jax.core.Tracer):
+    """Puts an array on every device of the mesh, unless it is there already."""
+    if not (_names() and eqx.is_array(array)) or isinstance(array, jax.core.Tracer):
         return array
     if isinstance(array, jax.Array) and array.sharding.device_set == set(_mesh().devices.flat):
         return array
@@ -153,6 +174,18 @@ def shard_rows(rows: PyTree) -> PyTree:
             f"data must have a multiple of {count} rows, one part per device, got {num_rows} rows"
         )
     return jax.device_put(rows, NamedSharding(mesh, PartitionSpec("data")))
+
+
+@jax.jit
+def own_rows(rows: PyTree, places: Int[Array, "q c"]) -> PyTree:
+    """Divided rows by their indices, with q divided. Each device takes from its own part only."""
+
+    def take(rows: PyTree, places: Int[Array, "q c"]) -> PyTree:
+        begin = jax.lax.axis_index("data") * len(jax.tree.leaves(rows)[0])
+        return jax.tree.map(lambda leaf: leaf[places - begin], rows)
+
+    spec = PartitionSpec("data")
+    return jax.shard_map(take, in_specs=spec, out_specs=spec)(rows, places)
 
 
 def on_one_device(tree: Tree) -> Tree:

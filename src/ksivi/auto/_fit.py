@@ -34,14 +34,14 @@ from ..training import (
     Stages,
     as_checkpoints,
     handle_sigterm,
+    on_devices,
     stages,
-    with_sharded_rows,
 )
 from ._answers import Draws, mixture_answer, trained_answer
 from ._arguments import Kind, as_init, as_kind, as_target, is_batch
 from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
-from ._many_rows import fit_to_rows, uses_some_rows
+from ._many_rows import fit_to_rows, of_target, uses_some_rows
 from ._measured import LARGE_DIM
 from ._price import Price
 from ._recipe import Recipe
@@ -109,8 +109,8 @@ def fit(
     - `callbacks`: each is called with a `Chunk` after every few hundred training steps. One that
         returns True ends the training, as Ctrl-C does.
     - `recipe`: the settings, if not the default ones.
-    - `mesh`: several devices, as for `train`. The axis `seeds` divides the runs, and `data` the
-        rows.
+    - `mesh`: several devices, as for `train`. The axis `seeds` divides the runs, `data` the rows,
+        those of `ksivi.Rows` too, and `samples` the points of an evaluation.
     - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The same call
         again repeats the search and resumes the training. The result is the same, except that
         `budget_s` depends on the clock.
@@ -157,7 +157,7 @@ def fit(
             use_mesh(require_threads(as_mesh(mesh))),
             few_threads(single.dim if kind == "sampler" else 1),  # others have thin matrices
         ):
-            return gathered(_fit(key, with_sharded_rows(single), plan))
+            return gathered(of_target(_fit(key, on_devices(single), plan), single.unwhitened()))
     finally:
         if bar is not None:
             bar.close()

@@ -13,7 +13,6 @@ from jaxtyping import Float
 
 from .._core.mixtures import root_of
 from .._core.roots import DenseRoot
-from .._core.sharding import has_axis
 from ..results import Fit, FitDiagnostics, Posterior
 from ..targets import CHUNK, OutOfTime, Passes, Target
 from ._measured import LARGE_DIM
@@ -58,7 +57,7 @@ class Plan(NamedTuple):
 
 def uses_some_rows(target: Target) -> bool:
     """Whether the target's rows are too many to use all of them, and the user allows some."""
-    if not target.is_minibatched or has_axis("data"):
+    if not target.is_minibatched:
         return False
     return target.host_rows is not None or (target.density.num_rows or 0) > _few_rows(target)
 
@@ -123,7 +122,7 @@ def _fitted(
     for left in range(_MOST_FITS, 0, -1):
         fit = plan.fit_to(found.target, start)
         if fit.status.kind == "interrupted":
-            return _of_target(fit, sampler.target), found
+            return of_target(fit, sampler.target), found
         plan.show(f"pass over all {sampler.passes.num_rows:,} rows")
         draws = fit.posterior.host_draws(rng, _NUM_DRAWS)
         offset, error = _measured(sampler, found, draws, peak)
@@ -133,7 +132,7 @@ def _fitted(
         if better is None:
             break
         (peak, found), start = better, fit.posterior
-    noted = _noted(_of_target(fit, sampler.target), sampler, peaks, found, offset)
+    noted = _noted(of_target(fit, sampler.target), sampler, peaks, found, offset)
     return _judged(noted, peaks, found, sampler.passes.num_rows), found
 
 
@@ -167,8 +166,8 @@ def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
     return dataclasses.replace(peak, root=DenseRoot(root_of(draws)))
 
 
-def _of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
-    """The fit to a surrogate, as a fit to the target itself."""
+def of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
+    """The fit to a surrogate, or to rows on several devices, as a fit to the target itself."""
     of = lambda posterior: dataclasses.replace(posterior, target=target)  # noqa: E731
     refined = fit.refined
     if refined is not None:

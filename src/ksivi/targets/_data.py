@@ -10,10 +10,11 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int, PyTree, Scalar
 
-from .._core.checks import as_count, describe, holds_numbers
-from .._core.compile import jit
+from .._core.checks import as_count, count_rows
+from .._core.compile import jit, one_shot
 from .._core.numerics import full_precision
-from ._density import AbstractDensity, Point, RowIndices, uniform_rows
+from .._core.sharding import axis_size, has_axis, own_rows, shard_rows
+from ._density import AbstractDensity, BatchDensity, Point, RowIndices, uniform_rows
 from ._explain import explain_rows
 from ._frames import with_arrays
 from ._rows import Rows
@@ -117,23 +118,44 @@ class DataDensity(AbstractDensity):
         return eqx.tree_at(lambda d: d.rows, self, rows, is_leaf=lambda leaf: leaf is None)
 
     def row_blocks(self, size, chosen):
-        source, plain = self.host_rows, dataclasses.replace(self, control_variate=None, rows=None)
+        source = self.host_rows
         if source is None:
-            yield from super(DataDensity, plain).row_blocks(size, chosen)
+            yield from super(DataDensity, self._plain).row_blocks(size, chosen)
             return
         for i in sorted(chosen):
             data = source.between(i * size, min((i + 1) * size, source.num_rows))
             count = len(jax.tree.leaves(data)[0])
-            data = jax.tree.map(lambda leaf: jnp.asarray(_filled(leaf, size)), data)
+            data = jax.tree.map(lambda leaf: _filled(leaf, size), data)
             source.release()
-            yield dataclasses.replace(plain, data=data), np.arange(count)
+            yield self._holding(data), np.arange(count)[None]
 
     def holding(self, rows):
-        source, plain = self.host_rows, dataclasses.replace(self, control_variate=None, rows=None)
-        if source is None:
-            return plain, rows
-        data = jax.tree.map(jnp.asarray, source.at(rows))
-        return dataclasses.replace(plain, data=data), np.arange(len(rows))
+        source = self.host_rows
+        if source is None and not has_axis("data"):
+            return self._plain, rows
+        held = _at(self.data, jnp.asarray(rows)) if source is None else source.at(rows)
+        return self._holding(held), np.arange(len(rows))
+
+    @property
+    def num_parts(self):
+        return axis_size("data") if self.host_rows is None else 1
+
+    def divided(self, rows):
+        places = shard_rows(np.asarray(rows, np.int32))
+        return self._batch(None), own_rows(self.data, places)
+
+    def _holding(self, data: PyTree) -> AbstractDensity:
+        """A density that holds these rows, on one device or to be divided."""
+        if has_axis("data"):
+            return self._batch(jax.tree.map(np.asarray, data))
+        return dataclasses.replace(self._plain, data=jax.tree.map(jnp.asarray, data))
+
+    def _batch(self, data: PyTree) -> BatchDensity:
+        return BatchDensity(self.log_prior, self.log_likelihood, data, self.num_rows)
+
+    @property
+    def _plain(self) -> "DataDensity":
+        return dataclasses.replace(self, control_variate=None, rows=None)
 
     def loaded(self, most_bytes):
         source = self.host_rows
@@ -142,7 +164,9 @@ class DataDensity(AbstractDensity):
         row_bytes = _READ_BYTES / _num_readable(source)
         if source.num_rows * row_bytes > most_bytes:
             return None
-        data = jax.tree.map(jnp.asarray, source.between(0, source.num_rows))
+        rows = source.between(0, source.num_rows)
+        is_divided = has_axis("data") and source.num_rows % axis_size("data") == 0
+        data = shard_rows(rows) if is_divided else jax.tree.map(jnp.asarray, rows)
         return dataclasses.replace(self, data=data, rows=None, feed=None)
 
     def with_data(self, change):
@@ -199,7 +223,7 @@ def data_density(
     """A density of rows in memory, or of host rows, of which it then holds a first minibatch."""
     is_fed = isinstance(data, Rows)
     data = data if is_fed else with_arrays(data)
-    num_rows = data.num_rows if is_fed else _num_rows(data)
+    num_rows = data.num_rows if is_fed else count_rows(data)
     if is_fed and batch_size is None:
         raise ValueError(
             f"batch_size must be given for the {num_rows} rows of ksivi.Rows, which stay on the "
@@ -210,7 +234,7 @@ def data_density(
             f"batch_size must be at most the {num_rows} rows of data, got {batch_size}"
         )
     held = data.take(0, 0, batch_size or 0) if is_fed else data
-    _num_rows(held)
+    count_rows(held)
     return DataDensity(
         log_prior=log_prior,
         log_likelihood=log_likelihood,
@@ -226,24 +250,6 @@ def _filled(rows: np.ndarray, size: int) -> np.ndarray:
     if len(rows) == size:
         return rows
     return np.concatenate([rows, np.repeat(rows[:1], size - len(rows), axis=0)])
-
-
-def _num_rows(data: PyTree) -> int:
-    for leaf in jax.tree.leaves(data):
-        if not isinstance(leaf, jax.Array | np.ndarray) or not holds_numbers(leaf.dtype):
-            raise ValueError(
-                f"data must hold arrays of numbers, got {describe(leaf)}; make lists into arrays "
-                "with numpy.array, and text into integers"
-            )
-    lengths = sorted({leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(data)})
-    if not lengths:
-        raise ValueError(f"data must hold at least one array of numbers, got {describe(data)}")
-    if len(lengths) > 1 or lengths[0] == 0:
-        raise ValueError(
-            "data must hold arrays with the same number of rows, one per observation and at least "
-            f"one, got leading lengths {lengths}"
-        )
-    return lengths[0]
 
 
 def _num_readable(source: Rows) -> int:
@@ -290,3 +296,8 @@ def _hessian(density: AbstractDensity, point: Point) -> Float[Array, "d d"]:
     with full_precision():
         column = lambda e: jax.jvp(density.score, (point,), (e,))[1]  # noqa: E731
         return lax.map(column, jnp.eye(len(point), dtype=point.dtype))
+
+
+@one_shot
+def _at(data: PyTree, rows: RowIndices) -> PyTree:
+    return jax.tree.map(lambda column: column[rows], data)

@@ -1,6 +1,7 @@
-"""Forms of a log density: what every form can do, and the two simplest."""
+"""Forms of a log density: what every form can do, and the simplest."""
 
 import abc
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
+from .._core.sharding import shard_rows
 from ._model import AbstractModel
 from ._rows import Rows
 
@@ -17,6 +19,7 @@ RowIndices = Int[Array, " b"]
 
 MANY_ROWS = 20_000
 """With so many rows an evaluation takes milliseconds, and its arrays take megabytes."""
+_NO_ROWS = "a mesh with an axis named data needs a target with rows, made with Target.from_data"
 
 
 class AbstractDensity(eqx.Module):
@@ -95,22 +98,36 @@ class AbstractDensity(eqx.Module):
 
     def row_blocks(
         self, size: int, chosen: set[int]
-    ) -> Iterator[tuple["AbstractDensity", Int[np.ndarray, " b"]]]:
-        """The chosen blocks of `size` consecutive rows; the last block of all can be smaller.
+    ) -> Iterator[tuple["AbstractDensity", Int[np.ndarray, "p b"]]]:
+        """The chosen blocks of `size` rows, consecutive in each part; the last can be smaller.
 
-        Each is a density that holds its rows, and their indices in it. All densities have arrays of
-        the same shapes.
+        Each is a density that holds its rows, and their indices in it, by part. All densities have
+        arrays of the same shapes.
         """
         count = self.num_rows
         assert count is not None
+        own, length = size // self.num_parts, count // self.num_parts
+        begins = length * np.arange(self.num_parts)[:, None]
         for i in sorted(chosen):
-            yield self, np.arange(i * size, min((i + 1) * size, count))
+            yield self, begins + np.arange(i * own, min((i + 1) * own, length))
 
     def holding(
         self, rows: Int[np.ndarray, " b"]
     ) -> tuple["AbstractDensity", Int[np.ndarray, " b"]]:
         """A density that holds these rows in memory, and their indices in it."""
         return self, rows
+
+    @property
+    def num_parts(self) -> int:
+        """The number of equal parts of consecutive rows, each on a device of its own."""
+        return 1
+
+    def divided(self, rows: Int[np.ndarray, "q c"]) -> tuple["AbstractDensity", PyTree]:
+        """A density whose `on_rows` takes rows themselves, and these rows that this density holds.
+
+        The mesh axis `data` divides the chunks.
+        """
+        raise ValueError(_NO_ROWS)
 
     def loaded(self, most_bytes: int) -> "AbstractDensity | None":
         """The density with all rows in memory; None if they would take more bytes than that."""
@@ -123,9 +140,7 @@ class AbstractDensity(eqx.Module):
 
     def with_data(self, change: Callable[[PyTree], PyTree]) -> Self:
         """The same density with its data replaced by `change(data)`."""
-        raise ValueError(
-            "a mesh with an axis named data needs a target with rows, made with Target.from_data"
-        )
+        raise ValueError(_NO_ROWS)
 
     @property
     def host_rows(self) -> Rows | None:
@@ -202,6 +217,44 @@ class ScoreDensity(AbstractDensity):
 
     def score(self, x):
         return self.given_score(x)
+
+
+class BatchDensity(AbstractDensity):
+    r"""log_prior(x) + N/|batch| · log_likelihood(x, batch).
+
+    Indices are of all rows, and a device would need all of them. Here `on_rows` takes rows instead.
+
+    **Attributes:**
+
+    - `batch`: the rows, or None. Those on the host are put on the devices by `divided`.
+    - `total`: N.
+    """
+
+    log_prior: Callable[[Point], Scalar]
+    log_likelihood: Callable[[Point, PyTree], Scalar]
+    batch: PyTree
+    total: int = eqx.field(static=True)
+
+    @property
+    def num_rows(self) -> int:
+        return self.total
+
+    def on_rows(self, rows):
+        return dataclasses.replace(self, batch=rows)
+
+    def divided(self, rows):
+        held = jax.tree.map(lambda column: column[rows], self.batch)
+        return self.on_rows(None), shard_rows(held)
+
+    def value(self, x):
+        size = len(jax.tree.leaves(self.batch)[0])
+        return self.log_prior(x) + self.total / size * self.log_likelihood(x, self.batch)
+
+    def value_and_score(self, x):
+        return jax.value_and_grad(self.value)(x)
+
+    def score(self, x):
+        return jax.grad(self.value)(x)
 
 
 def uniform_rows(

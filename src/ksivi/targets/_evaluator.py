@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._core.compile import one_shot
-from .._core.sharding import has_mesh
+from .._core.sharding import on_every_device, shard
 from ._target import Target
 
 _SIZES = (2_048, 256, 32)
@@ -89,8 +89,6 @@ class Evaluator:
     def _call(self, x: Float[np.ndarray, "n d"]) -> tuple[Array, Array]:
         size = min(size for size in self._sizes if len(x) <= size)
         padded = np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
-        if has_mesh():
-            return _evaluate(self.target, jnp.asarray(padded))
         if size not in self._programs:
             self._programs[size] = _bound(self.target, padded)
         return self._programs[size](padded)
@@ -108,10 +106,13 @@ def _parts(x: Float[np.ndarray, "n d"], sizes: tuple[int, ...]) -> list[Float[np
 
 @one_shot
 def _evaluate(target: Target, x: Float[Array, "n d"]) -> tuple[Array, Array]:
-    return jax.vmap(target.log_density_and_score)(x)
+    return jax.vmap(target.log_density_and_score)(shard(x, "samples"))
 
 
 def _bound(target: Target, x: Float[np.ndarray, "n d"]) -> Callable:
-    """The program for this target. Looking it up for every call would take longer than the call."""
+    """The program for this target, whose arrays are put on the devices once.
+
+    Looking it up for every call would take longer than the call.
+    """
     program, arrays = _evaluate.program_for((target, x), {})  # type: ignore[attr-defined]
-    return lambda x: program([*arrays[:-1], x]).tree()  # x is the last leaf
+    return lambda x: program([*arrays[:-1], on_every_device(x)]).tree()  # x is the last leaf

@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from .._core.compile import one_shot
 from .._core.numerics import full_precision
+from .._core.sharding import axis_size, on_each_part, shard
 from ._density import AbstractDensity, Point
 from ._evaluator import OutOfTime
 from ._surrogate import CHUNK, Surrogate, surrogate
@@ -19,11 +20,12 @@ from ._surrogate import CHUNK, Surrogate, surrogate
 Points = Float[np.ndarray, "k d"]
 Vector = Float[np.ndarray, " d"]
 Matrix = Float[np.ndarray, "d d"]
-Held = tuple[AbstractDensity, Int[np.ndarray, " b"]]
-"""A density that holds rows, and their indices in it."""
+Lines = Int[np.ndarray, "p b"]
+Held = tuple[AbstractDensity, Lines]
+"""A density that holds rows, and their indices in it, with one line for each part of the rows."""
 
 _BLOCK = 2**16
-"""The number of rows of a block. What a pass holds grows with it, and not with all rows."""
+"""The number of rows of a block, per device. What a pass holds grows with it, not with all rows."""
 _MANY = 64
 """Points that are evaluated together. One point has a program of its own."""
 _COLUMNS = 16
@@ -49,11 +51,12 @@ class Passes:
     def __init__(self, density: AbstractDensity, deadline: float = math.inf):
         assert density.num_rows is not None
         self.density, self.num_rows, self.deadline = density, density.num_rows, deadline
-        self._chunk = _chunk_length(self.num_rows)
-        num_chunks = self.num_rows // self._chunk
-        num_blocks = -(-num_chunks * self._chunk // _BLOCK)
+        length = self.num_rows // density.num_parts
+        self._chunk = _chunk_length(length)
+        num_chunks, devices = length // self._chunk, axis_size("data") // density.num_parts
+        num_blocks = -(-num_chunks * self._chunk // (_BLOCK * devices))
         self._num_chunks = -(-num_chunks // num_blocks)  # of a block: all blocks are about as long
-        self._size = self._chunk * self._num_chunks
+        self._size = self._chunk * self._num_chunks * density.num_parts
 
     def value(self, point: Vector) -> float:
         """f(a)."""
@@ -67,7 +70,8 @@ class Passes:
         self, x: Points, point: Vector, *, is_relative: bool
     ) -> tuple[Float[np.ndarray, " k"], Points]:
         values, scores = np.zeros(len(x)), np.zeros(x.shape)
-        for block, share in self._blocks(self._all_rows(), point, is_relative):
+        for block, rows in self._blocks(self._all_rows(), point, is_relative):
+            share = rows.size / self.num_rows
             for low in range(0, len(x), _MANY):
                 part = x[low : low + _MANY]
                 value, score = _evaluated(block, part)
@@ -80,15 +84,15 @@ class Passes:
 
         At least one block of rows is used. The few rows that do not fill a chunk are left out.
         """
-        total, shares = np.zeros((len(point), len(point))), 0.0
+        total, count = np.zeros((len(point), len(point))), 0
         num_blocks = max(1, int(min(most_rows, self.num_rows) // self._size))
         is_partial = most_rows < self.num_rows and num_blocks < self._num_blocks
         held = self._some_rows(num_blocks) if is_partial else self._all_rows()
-        for block, share in self._blocks(held, point, True):
-            if share * self.num_rows >= self._chunk:
-                total += share * np.asarray(_hessian(block, block.point), float)
-                shares += share
-        return (total + total.T) / (2 * shares)
+        for block, rows in self._blocks(held, point, True):
+            if rows.shape[1] >= self._chunk:
+                total += rows.size * np.asarray(_hessian(block, block.point), float)
+                count += rows.size
+        return (total + total.T) / (2 * count)
 
     def third_order(self, point: Vector, steps: Points) -> Float[np.ndarray, " n"]:
         r"""How large each row's part of f is, beyond second order, over some steps δ from a.
@@ -97,10 +101,10 @@ class Passes:
         """
         delta = jnp.asarray(steps, jnp.result_type(float))
         found = []
-        for block, share in self._blocks(self._all_rows(), point, True):
-            sizes = np.asarray(_third_order(block, delta)).ravel()
-            found.append(sizes[: round(share * self.num_rows)])
-        return np.concatenate(found)
+        for block, rows in self._blocks(self._all_rows(), point, True):
+            sizes = np.asarray(_third_order(block, delta)).reshape(len(rows), -1)
+            found.append(sizes[:, : rows.shape[1]])
+        return np.concatenate(found, axis=1).ravel()
 
     def require_finite(self, point: Vector) -> None:
         """Raises `ValueError` if f or its gradient is not finite at a point, and names the rows."""
@@ -115,19 +119,19 @@ class Passes:
 
     def _blocks(
         self, held: Iterable[Held], point: Vector, is_relative: bool
-    ) -> Iterator[tuple[Surrogate, float]]:
-        """Densities on blocks, and their shares of the rows. All but the last have one shape."""
-        for density, rows in held:
-            for part in _full_and_rest(rows, self._chunk):
+    ) -> Iterator[tuple[Surrogate, Lines]]:
+        """Densities on blocks, and their rows. All but the last have one shape."""
+        for density, lines in held:
+            for rows in _full_and_rest(lines, self._chunk):
                 if time.perf_counter() > self.deadline:
                     raise OutOfTime
-                length = min(self._chunk, len(part))
+                length = min(self._chunk, rows.shape[1])
                 is_full = length == self._chunk
-                chunks, weights = _padded(part, length, self._num_chunks if is_full else 1)
+                chunks, weights = _padded(rows, length, self._num_chunks if is_full else 1)
                 block = surrogate(
                     density, chunks, weights, point, is_bent=False, is_relative=is_relative
                 )
-                yield block, len(part) / self.num_rows
+                yield block, rows
 
     @property
     def _num_blocks(self) -> int:
@@ -142,11 +146,15 @@ class Passes:
         source, size = self.density.host_rows, self._size
         if source is not None:
             for rows in _spans(self.num_rows, num_blocks, size, source.block_size):
-                yield self.density.holding(rows)
+                yield self._holding(rows)
             return
         for i in range(num_blocks):
             low, high = (self.num_rows * j // num_blocks for j in (i, i + 1))
-            yield self.density.holding(low + _spread(high - low, size))
+            yield self._holding(low + _spread(high - low, size))
+
+    def _holding(self, rows: Int[np.ndarray, " b"]) -> Held:
+        density, places = self.density.holding(rows)
+        return density, places.reshape(self.density.num_parts, -1)
 
 
 def _chunk_length(num_rows: int) -> int:
@@ -194,24 +202,25 @@ def _reason(density: AbstractDensity, point: Vector) -> str:
     return f": {found}" if found else ""
 
 
-def _full_and_rest(rows: np.ndarray, length: int) -> list[np.ndarray]:
+def _full_and_rest(lines: Lines, length: int) -> list[Lines]:
     """Rows that fill chunks of this length, and the rest."""
-    full = len(rows) // length * length
-    return [part for part in (rows[:full], rows[full:]) if len(part)]
+    full = lines.shape[1] // length * length
+    return [rows for rows in (lines[:, :full], lines[:, full:]) if rows.size]
 
 
-def _padded(rows: np.ndarray, length: int, num_chunks: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in chunks, and the weights of the chunks. What is filled up has weight 0."""
-    chunks = rows.reshape(-1, length)
-    weights = np.zeros(num_chunks)
-    weights[: len(chunks)] = 1 / len(chunks)
-    missing = np.repeat(chunks[:1], num_chunks - len(chunks), axis=0)
-    return np.concatenate([chunks, missing]), weights
+def _padded(lines: Lines, length: int, num_chunks: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of each line in chunks, and their weights. What is filled up has weight 0."""
+    chunks = lines.reshape(len(lines), -1, length)
+    num_lines, count, _ = chunks.shape
+    weights = np.zeros((num_lines, num_chunks))
+    weights[:, :count] = 1 / (num_lines * count)
+    missing = np.repeat(chunks[:, :1], num_chunks - count, axis=1)
+    return np.concatenate([chunks, missing], axis=1).reshape(-1, length), weights.ravel()
 
 
 def _evaluated(block: Surrogate, x: Points) -> tuple[np.ndarray, np.ndarray]:
     """Values and scores at up to 64 points."""
-    is_alone = len(x) == 1 and len(block.weights) > 1
+    is_alone = len(x) == 1 and len(block.weights) > axis_size("data")
     size = 1 if is_alone else _MANY
     padded = np.concatenate([x, np.repeat(x[-1:], size - len(x), axis=0)])
     value, score = _values(block, jnp.asarray(padded, block.point.dtype))
@@ -221,7 +230,7 @@ def _evaluated(block: Surrogate, x: Points) -> tuple[np.ndarray, np.ndarray]:
 @one_shot
 def _values(block: Surrogate, x: Float[Array, "k d"]) -> tuple[Array, Array]:
     with full_precision():
-        return jax.vmap(block.value_and_score)(x)
+        return jax.vmap(block.value_and_score)(shard(x, "samples"))
 
 
 @one_shot
@@ -240,11 +249,11 @@ def hessian_of(density: Surrogate, point: Vector) -> Matrix:
 
 
 @one_shot
-def _third_order(block: Surrogate, steps: Float[Array, "k d"]) -> Float[Array, "q g"]:
-    """The sizes of rows beyond second order, from estimates by one row, in chunks."""
+def _third_order(block: Surrogate, steps: Float[Array, "k d"]) -> Float[Array, "p q c"]:
+    """The sizes of rows beyond second order, from estimates by one row, in parts and chunks."""
 
-    def of_row(row: Array) -> Array:
-        value = block.density.on_rows(row[None]).value
+    def of_row(row: PyTree) -> Array:
+        value = block.density.on_rows(jax.tree.map(lambda one: one[None], row)).value
         a = block.point
 
         def odd(step: Point) -> Array:
@@ -254,4 +263,4 @@ def _third_order(block: Surrogate, steps: Float[Array, "k d"]) -> Float[Array, "
         return jnp.sqrt(jnp.mean(jax.vmap(odd)(steps) ** 2))
 
     with full_precision():
-        return lax.map(jax.vmap(of_row), block.rows)
+        return on_each_part(lambda rows: lax.map(jax.vmap(of_row), rows), block.rows)

@@ -3,11 +3,13 @@
 import dataclasses
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jaxtyping import Array, Float, Int, Scalar
+from jaxtyping import Array, Float, Int, PyTree, Scalar, Shaped
 
+from .._core.sharding import axis_size, has_axis, on_each_part
 from ._density import MANY_ROWS, AbstractDensity, Point
 
 CHUNK = 256
@@ -34,14 +36,14 @@ class Surrogate(AbstractDensity):
 
     **Attributes:**
 
-    - `rows`: indices of rows, by chunk.
+    - `rows`: by chunk, what `on_rows` of the density takes: indices of rows, or the rows.
     - `weights`: w_C. They sum to 1.
     - `is_relative`: 1; or 0 for f_C(x) in place of f_C(x) − f_C(a).
     - `by_scores`: whether differences are integrals of scores.
     """
 
     density: AbstractDensity
-    rows: Int[Array, "q c"]
+    rows: PyTree[Shaped[Array, "q c ..."]]
     weights: Float[Array, " q"]
     point: Point
     slope: Point
@@ -51,20 +53,24 @@ class Surrogate(AbstractDensity):
 
     @property
     def has_many_rows(self):
-        return self.rows.size >= MANY_ROWS
+        num_chunks, length = jax.tree.leaves(self.rows)[0].shape[:2]
+        return num_chunks * length >= MANY_ROWS
 
     def value(self, x):
         return self.value_and_score(x)[0]
 
     def value_and_score(self, x):
         on_chunk = self._by_scores if self.by_scores else self._by_values
+        share = jax.tree.map(lambda one: one / axis_size("data"), self._corrections(x))
 
-        def add(total: Values, chunk: tuple[Array, Array]) -> tuple[Values, None]:
+        def add(total: Values, chunk: tuple[PyTree, Array]) -> tuple[Values, None]:
             rows, weight = chunk
             value, score = on_chunk(self.density.on_rows(rows), x)
             return (total[0] + weight * value, total[1] + weight * score), None
 
-        return lax.scan(add, self._corrections(x), (self.rows, self.weights))[0]
+        on_part = lambda *chunks: lax.scan(add, share, chunks)[0]  # noqa: E731
+        value, score = on_each_part(on_part, self.rows, self.weights)
+        return jnp.sum(value, axis=0), jnp.sum(score, axis=0)
 
     def score(self, x):
         return self.value_and_score(x)[1]
@@ -118,9 +124,14 @@ def surrogate(
     - `is_bent`: whether there is room for a bend. It takes dim² numbers.
     """
     dtype, dim = jnp.result_type(float), len(point)
+    if missing := -len(rows) % axis_size("data"):  # devices have equally many chunks
+        rows = np.concatenate([rows, np.repeat(rows[:1], missing, axis=0)])
+        weights = np.append(weights, np.zeros(missing))
+    indices = (density, jnp.asarray(rows, jnp.int32))
+    density, chunks = density.divided(rows) if has_axis("data") else indices
     return Surrogate(
         density,
-        jnp.asarray(rows, jnp.int32),
+        chunks,
         jnp.asarray(weights, dtype),
         jnp.asarray(point, dtype),
         jnp.zeros(dim, dtype),

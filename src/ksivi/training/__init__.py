@@ -15,7 +15,7 @@ from ._progress import show_progress as show_progress
 from ._progress import stages as stages
 from ._signals import handle_sigterm as handle_sigterm
 from ._snapshots import restored as restored
-from ._start import with_sharded_rows as with_sharded_rows
+from ._start import on_devices as on_devices
 from ._task import Progress as Progress
 from ._task import Task as Task
 from ._train import train as train

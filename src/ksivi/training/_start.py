@@ -10,7 +10,7 @@ from jaxtyping import Array, Int, PRNGKeyArray, PyTree
 
 from .._core.checks import attributing_errors_to
 from .._core.compile import jit
-from .._core.sharding import has_axis, shard_rows
+from .._core.sharding import has_axis, has_mesh, on_every_device, shard_rows
 from ..families import SemiImplicit
 from ..targets import Target, require_all_rows, with_data
 from ._step import Setup, TrainState, split_family
@@ -26,6 +26,14 @@ def with_sharded_rows(target: Target) -> Target:
         return target
     require_all_rows(target, "a mesh with an axis named data")
     return with_data(target, shard_rows)
+
+
+def on_devices(target: Target) -> Target:
+    """The target with its arrays on the devices of the mesh. Rows of the host are read later."""
+    if not has_mesh():
+        return target
+    divided = with_sharded_rows(target) if target.host_rows is None else target
+    return jax.tree.map(on_every_device, divided)
 
 
 def split_shared(parts: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
