@@ -63,7 +63,7 @@ def run_page(path):
         exec(code, names)
 
 
-def quick_fit(key, target, *, init=None, callbacks=()):
+def quick_fit(key, target, *, init=None, callbacks=(), mesh=None):
     """Replaces `ksivi.fit` by a few steps of training. Pages are tested for what they do with a fit.
 
     The seconds of `ksivi.fit` are search, compilation and checks, and pages have many fits.
@@ -78,6 +78,7 @@ def quick_fit(key, target, *, init=None, callbacks=()):
         ksivi.SIVI(num_samples=10, num_mixing=0),
         num_steps=5,
         callbacks=callbacks,
+        mesh=mesh,
     )
 
 
