@@ -85,12 +85,11 @@ class DenoisedScore(AbstractObjective):
 
     def draw(self, key, target, family) -> DenoisedScoreDraws:
         noise_key, network_key, rows_key = jax.random.split(key, 3)
-        noise = jax.vmap(lambda k: family.noise(k, self.network_samples))(
+        z, xi = family.noise(noise_key, self.num_samples)
+        network_z, network_xi = jax.vmap(lambda k: family.noise(k, self.network_samples))(
             jax.random.split(network_key, self.network_steps)
         )
-        return DenoisedScoreDraws(
-            *family.noise(noise_key, self.num_samples), *noise, target.draw_rows(rows_key)
-        )
+        return DenoisedScoreDraws(z, xi, network_z, network_xi, target.draw_rows(rows_key))
 
     def prepare(self, state, draws, target, family, step):
         """Updates ψ, once for each of its batches."""

@@ -105,8 +105,10 @@ class KPGIS(AbstractObjective):
     def draw(self, key, target, family) -> KPGISDraws:
         noise_key, proposal_key, xi_key, rows_key = jax.random.split(key, 4)
         shape = (self.num_samples, self.num_proposals)
+        z, xi = family.noise(noise_key, self.num_samples)
         return KPGISDraws(
-            *family.noise(noise_key, self.num_samples),
+            z,
+            xi,
             draw_proposals(proposal_key, family, shape),
             family.normal(xi_key, (*shape, family.dim), family.dtype),
             target.draw_rows(rows_key),
