@@ -292,6 +292,10 @@ def test_kpg_is_refuses_a_mixing_without_density():
     sampler = ksivi.families.SampledMixing(lambda key: jax.random.laplace(key, (2,)))
     with pytest.raises(ValueError, match="KPGIS needs the density of the mixing"):
         ksivi.train(KEY, normal_target(), linear_family(sampler), KPGIS(), num_steps=1)
+    known = ksivi.families.SampledMixing(
+        sampler.sampler, lambda z: -jnp.sum(jnp.abs(z) + jnp.log(2.0))
+    )
+    ksivi.train(KEY, normal_target(), linear_family(known), KPGIS(4, 2), num_steps=1)
     # The others only need the sampler.
     ksivi.train(KEY, normal_target(), linear_family(sampler), KPG(10), num_steps=1)
 

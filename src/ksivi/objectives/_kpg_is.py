@@ -128,7 +128,7 @@ class KPGIS(AbstractObjective):
         x, _ = family.transport((draws.z, draws.xi))
         at, proposal = lax.stop_gradient(x), self._proposal(family, state.network)
         score = jax.vmap(target.score)(at)
-        force = self._force(lax.stop_gradient(family), proposal, at, draws, target)
+        force = self._force(family, proposal, at, draws, target)
         return path_loss(force, x), auxiliary(at, score, at, beta)
 
     @property
@@ -149,9 +149,8 @@ class KPGIS(AbstractObjective):
         """f at every x."""
         z = jax.vmap(proposal.sample)(x, draws.proposals)
         weights = jnp.exp(jax.vmap(jax.vmap(proposal.log_weight, (None, 0)))(x, z))
-        others, conditional_score = family.transport(
-            (lax.collapse(z, 0, 2), lax.collapse(draws.proposed_xi, 0, 2))
-        )
+        noise = lax.collapse(z, 0, 2), lax.collapse(draws.proposed_xi, 0, 2)
+        others, conditional_score = lax.stop_gradient(family.transport(noise))
         difference = conditional_score - jax.vmap(target.score)(others)
         kernel = self.kernel.resolve(x, x, 1)
         near = jax.vmap(lambda x, others: kernel.gram(x[None], others)[0])
