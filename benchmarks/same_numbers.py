@@ -81,6 +81,14 @@ def trainings():
     cases["sivi"] = (plain, wide, ksivi.SIVI(30, 30))
     cases["sivi-sm"] = (plain, family, ksivi.SIVISM(30, (16,), warm_up=3))
     cases["uivi"] = (plain, family, ksivi.UIVI(20))
+    cases["kpg"] = (plain, family, ksivi.objectives.KPG(20))
+    cases["kpg-is"] = (plain, family, ksivi.objectives.KPGIS(20, 3))
+    cases["amortized-svgd"] = (plain, family, ksivi.objectives.AmortizedSVGD(20))
+    cases["denoised-score"] = (
+        plain,
+        family,
+        ksivi.objectives.DenoisedScore(20, (16,), network_samples=50),
+    )
     cases["wake"] = (plain, wide, ksivi.Wake(30, 30))
     cases["jeffreys"] = (plain, wide, ksivi.Jeffreys(ksivi.SIVI(30, 30), ksivi.Wake(30, 30)))
     cases["likelihood"] = (plain, wide, ksivi.MaximumLikelihood(points, 30, 30))

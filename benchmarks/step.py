@@ -33,6 +33,10 @@ METHODS = {
     "sivi": lambda: ksivi.SIVI(N, num_mixing=100),
     "sivi-sm": lambda: ksivi.SIVISM(N, (512, 512), critic_optimizer=optax.adam(1e-4)),
     "uivi": lambda: ksivi.UIVI(N),
+    "kpg": lambda: ksivi.objectives.KPG(N),
+    "kpg-is": lambda: ksivi.objectives.KPGIS(N, 10),
+    "amortized-svgd": lambda: ksivi.objectives.AmortizedSVGD(N),
+    "denoised-score": lambda: ksivi.objectives.DenoisedScore(N),
 }
 PAPER_SECONDS = {
     "ksivi": {50: 56.67, 100: 90.48, 200: 107.84},
@@ -131,7 +135,7 @@ def compare_methods(dims: list[int], names: list[str], steps: int, rounds: int) 
         for name, row in record[dim].items():
             paper = "     " if row["paper_ratio"] is None else f"{row['paper_ratio']:5.2f}"
             print(
-                f"d = {dim:3}  {name:8} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}",
+                f"d = {dim:3}  {name:14} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}",
                 flush=True,
             )
     return record

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 import ksivi
-from ksivi import diagnostics, kernels, metrics, problems
+from ksivi import diagnostics, kernels, metrics, objectives, problems
 from ksivi.families import Empirical, SampledMixing, SemiImplicit
 
 KEY = jax.random.key(0)
@@ -97,6 +97,10 @@ CALLS: dict[str, Call] = {
     "SIVI": call(ksivi.SIVI, num_samples=4),
     "SIVISM": call(ksivi.SIVISM, num_samples=4, critic_hidden=(4,)),
     "UIVI": call(ksivi.UIVI, num_samples=4),
+    "KPG": call(objectives.KPG, num_samples=4),
+    "KPGIS": call(objectives.KPGIS, num_samples=4, num_proposals=2),
+    "AmortizedSVGD": call(objectives.AmortizedSVGD, num_samples=4),
+    "DenoisedScore": call(objectives.DenoisedScore, num_samples=4, network_samples=4),
     "Wake": call(ksivi.Wake, num_samples=4),
     "MaximumLikelihood": call(ksivi.MaximumLikelihood, points=ROWS),
     "MeanPrediction": call(

@@ -49,6 +49,8 @@ OBJECTIVES = {
     "sivi-sm": lambda: ksivi.SIVISM(8, (8,), critic_optimizer=optax.adam(1e-3)),
     "uivi": lambda: ksivi.UIVI(8),
     "sivi": lambda: ksivi.SIVI(8, num_mixing=5),
+    "kpg-is": lambda: ksivi.objectives.KPGIS(8, 2, proposal_hidden=(8,)),
+    "denoised-score": lambda: ksivi.objectives.DenoisedScore(8, (8,), network_samples=8),
 }
 
 
@@ -76,7 +78,17 @@ def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path
     assert resumed[0].diagnostics.not_finite == whole[0].diagnostics.not_finite
 
 
-@pytest.mark.parametrize("name", ["sivi-sm", "uivi", pytest.param("sivi", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sivi-sm",
+        "uivi",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("sivi", "kpg-is", "denoised-score")
+        ),
+    ],
+)
 def test_every_state_is_kept(name, tmp_path):
     """Critics, averages, and runs of a batch of keys with rates of their own."""
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)

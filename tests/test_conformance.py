@@ -8,6 +8,7 @@ import pytest
 
 import ksivi
 from ksivi.kernels import IMQ
+from ksivi.objectives import KPG, KPGIS, AmortizedSVGD, DenoisedScore
 from ksivi.results import ChainDiagnostics
 
 pytest.importorskip("blackjax")
@@ -31,13 +32,17 @@ OBJECTIVES = {
     "uivi": lambda: ksivi.UIVI(100),
     "wake": lambda: ksivi.Wake(100, 100),
     "jeffreys, wake": lambda: ksivi.Jeffreys(ksivi.SIVI(100, 100), ksivi.Wake(100, 100)),
+    "kpg": lambda: KPG(100),
+    "kpg-is": lambda: KPGIS(100, 10, proposal_hidden=(64, 64)),
+    "amortized-svgd": lambda: AmortizedSVGD(100),
+    "denoised-score": lambda: DenoisedScore(100, (64, 64), network_samples=512),
     "jeffreys, points": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.
 STARTS = {
     "mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)
 }
-ALIKE = ("ksivi-u", "wake", "jeffreys, points")
+ALIKE = ("ksivi-u", "wake", "jeffreys, points", "amortized-svgd")
 """Objectives whose way of running is that of others."""
 QUICK = [name for name in OBJECTIVES | STARTS if name not in ALIKE]
 METHODS = {

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import ksivi
-from ksivi.objectives import AbstractObjective
+from ksivi.objectives import KPG, KPGIS, AbstractObjective, AmortizedSVGD, DenoisedScore
 from linear import KEY, LOG_CONSTANT, LOG_VAR, OFFSET, WEIGHT, linear_family, normal_target
 
 N = 7
@@ -259,6 +259,10 @@ MADE = {
     "SIVI": (lambda: ksivi.SIVI(6, 5), 6, 1),
     "SIVISM": (lambda: ksivi.SIVISM(6, (4,), critic_steps=3), 24, 4),
     "UIVI": (lambda: ksivi.UIVI(6), 6, 1),
+    "KPG": (lambda: KPG(6), 6, 1),
+    "KPGIS": (lambda: KPGIS(6, 5, proposal_hidden=(4,)), 36, 1),
+    "AmortizedSVGD": (lambda: AmortizedSVGD(6), 6, 1),
+    "DenoisedScore": (lambda: DenoisedScore(6, (4,), network_steps=3), 6, 1),
     "Wake": (lambda: ksivi.Wake(6, 5), 6, 1),
     "Jeffreys": (lambda: ksivi.Jeffreys(ksivi.SIVI(6, 5), ksivi.Wake(7, 5)), 13, 1),
     "MaximumLikelihood": (lambda: ksivi.MaximumLikelihood(POINTS), 0, 1),
@@ -305,6 +309,20 @@ DEFAULTS = {
         "num_kept": 5,
         "num_leapfrog": 5,
         "step_size": 0.2,
+    },
+    KPG: {"num_samples": 100},
+    KPGIS: {
+        "num_samples": 100,
+        "num_proposals": 10,
+        "min_share": 0.1,
+        "proposal_hidden": (128, 128),
+    },
+    AmortizedSVGD: {"num_samples": 100},
+    DenoisedScore: {
+        "num_samples": 100,
+        "network_hidden": (128, 128),
+        "network_steps": 5,
+        "network_samples": 2_048,
     },
     ksivi.Wake: {"num_samples": 64, "num_mixing": 256, "scale": 1.5},
     ksivi.Jeffreys: {"share": 0.5},

@@ -176,6 +176,14 @@ def as_positive(value: Any, name: str) -> Float[Array, ""]:
     return found
 
 
+def as_fraction(value: Any, name: str) -> Float[Array, ""]:
+    """One number between 0 and 1, both excluded. Traced values are not checked."""
+    found = as_positive(value, name)
+    if not isinstance(value, jax.core.Tracer) and value >= 1:
+        raise ValueError(f"{name} must be between 0 and 1, got {value}")
+    return found
+
+
 def _is_normal(value: Any, dtype: Any) -> bool:
     """Whether the value is positive and finite in this dtype, and does not round to 0."""
     # NumPy, because inside a trace JAX would trace even a comparison of known values.

@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
+import optax
 
 from .fingerprints import closure_of
 
@@ -34,6 +35,21 @@ class Structural(Generic[Function]):
 
     def __repr__(self) -> str:
         return f"Structural({self._fingerprint!r})"
+
+
+Optimizer = Structural[optax.GradientTransformation]
+
+
+def as_optimizer(
+    value: optax.GradientTransformation | None, name: str, default: optax.GradientTransformation
+) -> Optimizer:
+    """The given Optax transformation, or the default for None."""
+    value = default if value is None else value
+    if not isinstance(value, optax.GradientTransformation):
+        raise ValueError(
+            f"{name} must be an Optax transformation, such as optax.adam(1e-2), got {value!r}"
+        )
+    return Structural(value)
 
 
 def _fingerprint(value: Any, above: tuple[int, ...]) -> Any:

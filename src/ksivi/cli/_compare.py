@@ -58,7 +58,8 @@ def compare(
     cached on disk. If the draws of NUTS fail its checks, there is no comparison, and the exit code
     is 3. A method that fails is a result: the table shows its status.
 
-    Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
+    Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts, kpg, kpg-is,
+    amortized-svgd, denoised-score.
 
     \b
     Examples: ksivi compare banana --methods ksivi,sivi,nuts
@@ -106,10 +107,11 @@ def _bars(names: list[str]) -> dict:
     """One progress bar per method, all on one display."""
     from ..training import ProgressBar
 
-    first = ProgressBar(f"{names[0]:<8}")
+    width = max(8, *map(len, names))
+    first = ProgressBar(f"{names[0]:<{width}}")
     return {
         names[0]: first,
-        **{name: ProgressBar(f"{name:<8}", beside=first) for name in names[1:]},
+        **{name: ProgressBar(f"{name:<{width}}", beside=first) for name in names[1:]},
     }
 
 

@@ -2,7 +2,7 @@
 file."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import jax
@@ -12,13 +12,35 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from ..families import SemiImplicit, groups
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, Riesz
 from ..methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, AbstractMethod, run
-from ..objectives import KSIVI, SIVI, SIVISM, UIVI, AbstractObjective, Annealing, Decay
+from ..objectives import (
+    KPG,
+    KPGIS,
+    KSIVI,
+    SIVI,
+    SIVISM,
+    UIVI,
+    AbstractObjective,
+    AmortizedSVGD,
+    Annealing,
+    Decay,
+    DenoisedScore,
+)
 from ..problems import AbstractProblem
 from ..results import Fit
 from ..targets import Target
 from ..training import Callback, train
 
-TrainedMethod = Literal["ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi"]
+TrainedMethod = Literal[
+    "ksivi",
+    "ksivi-u",
+    "sivi",
+    "sivi-sm",
+    "uivi",
+    "kpg",
+    "kpg-is",
+    "amortized-svgd",
+    "denoised-score",
+]
 KERNELS: dict[str, type[AbstractKernel]] = {"gaussian": Gaussian, "imq": IMQ, "riesz": Riesz}
 SAMPLERS: dict[str, tuple[type[AbstractMethod], str]] = {
     "svgd": (SVGD, "num_particles"),
@@ -45,12 +67,15 @@ class TrainingPlan:
         a cosine to 0.
     - `clip`: the largest norm of a gradient; larger gradients are scaled down to it.
     - `ema`: decay of the moving average of the parameters that the posterior uses.
-    - `kernel`, `log_density_weight`, `inverse_covariance`, `shared_rows`: of KSIVI.
+    - `kernel`: of KSIVI, KPG, KPG-IS and amortized SVGD.
+    - `log_density_weight`, `inverse_covariance`, `shared_rows`: of KSIVI.
     - `detached`: whether no gradient flows through KSIVI's median bandwidth.
     - `log_density_share`: the share of the steps after which KSIVI's `log_density_weight` has
         fallen to 0.
-    - `num_mixing`: K of SIVI.
-    - `critic_hidden`, `critic_rate`, `critic_warm_up`: of SIVI-SM's critic.
+    - `num_mixing`: K of SIVI, and the proposals for each sample of KPG-IS.
+    - `critic_hidden`, `critic_rate`: of SIVI-SM's critic, of KPG-IS's proposal, and of the network
+        of the denoised score.
+    - `critic_warm_up`: of SIVI-SM's critic.
     - `score_term`: whether SIVI-SM has its decaying extra term.
     """
 
@@ -146,32 +171,58 @@ class TrainingPlan:
 
     def objective(self) -> AbstractObjective:
         annealing = Annealing(start=0.1, horizon=self.num_steps / 2) if self.annealed else None
-        if self.method in ("ksivi", "ksivi-u"):
-            return self._ksivi(annealing)
-        if self.method == "sivi":
-            return SIVI(self.num_samples, self.num_mixing, annealing=annealing)
-        if self.method == "uivi":
-            return UIVI(self.num_samples, annealing=annealing)
+        make: dict[str, Callable[..., AbstractObjective]] = {
+            "ksivi": self._ksivi,
+            "ksivi-u": self._ksivi,
+            "sivi": lambda **options: SIVI(num_mixing=self.num_mixing, **options),
+            "sivi-sm": self._sivi_sm,
+            "uivi": UIVI,
+            "kpg": lambda **options: KPG(kernel=self._kernel(), **options),
+            "kpg-is": self._kpg_is,
+            "amortized-svgd": lambda **options: AmortizedSVGD(kernel=self._kernel(), **options),
+            "denoised-score": self._denoised_score,
+        }
+        return make[self.method](num_samples=self.num_samples, annealing=annealing)
+
+    def _kernel(self) -> AbstractKernel:
+        return KERNELS[self.kernel](Median(stop_gradient=self.detached))
+
+    def _critic_adam(self) -> optax.GradientTransformation:
+        return optax.adam(self.critic_rate, b2=self.b2)
+
+    def _sivi_sm(self, **options) -> SIVISM:
         return SIVISM(
-            self.num_samples,
-            self.critic_hidden,
-            critic_optimizer=optax.adam(self.critic_rate, b2=self.b2),
+            critic_hidden=self.critic_hidden,
+            critic_optimizer=self._critic_adam(),
             warm_up=self.critic_warm_up,
             score_weight=Decay(factor=1 / 1.004, every=100) if self.score_term else None,
-            annealing=annealing,
+            **options,
         )
 
-    def _ksivi(self, annealing: Annealing | None) -> KSIVI:
+    def _kpg_is(self, **options) -> KPGIS:
+        return KPGIS(
+            num_proposals=self.num_mixing,
+            kernel=self._kernel(),
+            proposal_hidden=self.critic_hidden,
+            proposal_optimizer=self._critic_adam(),
+            **options,
+        )
+
+    def _denoised_score(self, **options) -> DenoisedScore:
+        return DenoisedScore(
+            network_hidden=self.critic_hidden, network_optimizer=self._critic_adam(), **options
+        )
+
+    def _ksivi(self, **options) -> KSIVI:
         share = self.log_density_share
         return KSIVI(
-            KERNELS[self.kernel](Median(stop_gradient=self.detached)),
+            self._kernel(),
             "vanilla" if self.method == "ksivi" else "u-statistic",
-            self.num_samples,
-            annealing=annealing,
             log_density_weight=self.log_density_weight,
             log_density_horizon=None if share is None else share * self.num_steps,  # type: ignore[arg-type]
             inverse_covariance=self.inverse_covariance,
             shared_rows=self.shared_rows,
+            **options,
         )
 
     def _adam(self, rate: Scalar | float) -> optax.GradientTransformation:

@@ -2,6 +2,7 @@
 
 from ._conditional import DiagonalGaussian
 from ._conditional import exact_log_normals as exact_log_normals
+from ._conditional import log_normal as log_normal
 from ._empirical import Empirical
 from ._frozen import Frozen, groups, trainable
 from ._layers import Triangular

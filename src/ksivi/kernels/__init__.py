@@ -5,7 +5,9 @@ from ._distances import squared_differences as squared_differences
 from ._distances import squared_euclidean
 from ._kernel import AbstractKernel, AbstractScaledKernel, Sum
 from ._kernel import as_kernel as as_kernel
+from ._kernel import as_smooth_kernel as as_smooth_kernel
 from ._pairwise import fold_rows as fold_rows
+from ._pairwise import kernel_mean as kernel_mean
 from ._pairwise import map_rows as map_rows
 from ._pairwise import pair_mean
 from ._shapes import IMQ, Gaussian, Laplace, Matern, Riesz

@@ -53,6 +53,14 @@ def as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> Abstrac
     return default if kernel is None else kernel
 
 
+def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
+    """The same. Raises `ValueError` too if the kernel is not smooth enough for Stein's operator."""
+    kernel = as_kernel(kernel, default)
+    point = jnp.zeros((1, 1))
+    eqx.filter_eval_shape(lambda: kernel.resolve(point, point).radial(point))
+    return kernel
+
+
 class AbstractScaledKernel(AbstractKernel):
     """k(x, y) = profile(spread(x, y) / h): every kernel of this library except sums."""
 

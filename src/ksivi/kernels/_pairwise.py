@@ -130,6 +130,18 @@ def counted(rows: Int[Array, " r"], m: int, group: int) -> Bool[Array, "r m"] | 
     return (rows // group)[:, None] != (jnp.arange(m) // group)[None, :]
 
 
+def kernel_mean(
+    gram: Pairwise, x: Float[Array, "n d"], y: Float[Array, "m d"], g: Float[Array, "m e"]
+) -> Float[Array, "n e"]:
+    """1/m Σⱼ k(xᵢ, yⱼ) gⱼ for every i."""
+    y, g = replicate(y), replicate(g)
+
+    def rows(xs: Float[Array, "r d"]) -> Float[Array, "r e"]:
+        return jnp.matmul(gram(xs, y), g, precision=lax.Precision.HIGHEST) / len(y)
+
+    return map_rows(rows, x, len(y))
+
+
 def pair_mean(
     gram: Pairwise,
     x: Float[Array, "n d"],

@@ -63,15 +63,25 @@ def stein_mean(
 
 
 def stein_direction(
-    kernel: AbstractKernel, x: Float[Array, "n d"], s: Float[Array, "n d"]
-) -> Float[Array, "n d"]:
-    r"""φ(xᵢ) = 1/n Σⱼ [k(xⱼ, xᵢ) s(xⱼ) + ∇_{xⱼ} k(xⱼ, xᵢ)], the update direction of SVGD.
+    kernel: AbstractKernel,
+    x: Float[Array, "n d"],
+    s: Float[Array, "n d"],
+    at: Float[Array, "m d"] | None = None,
+) -> Float[Array, "m d"]:
+    r"""φ(y) = 1/n Σⱼ [k(xⱼ, y) s(xⱼ) + ∇_{xⱼ} k(xⱼ, y)], the update direction of SVGD.
 
     It is the direction of steepest descent of KL in the kernel's space. For k = φ(r²) the sums are
-    matrix products, since ∇_{xⱼ} k = 2 φ′ (xⱼ − xᵢ).
+    matrix products, since ∇_{xⱼ} k = 2 φ′ (xⱼ − y).
+
+    **Arguments:**
+
+    - `kernel`: a differentiable kernel with fixed bandwidths.
+    - `x`, `s`: points and the target's scores there.
+    - `at`: the points y. Default: x.
     """
-    n = len(x)
-    centred = x - jnp.mean(x, axis=0, keepdims=True)
+    at, x, s = (x if at is None else at), replicate(x), replicate(s)
+    n, centre = len(x), jnp.mean(x, axis=0, keepdims=True)
+    centred = x - centre
 
     def rows(block: tuple[Array, Array]) -> Float[Array, "r d"]:
         points, offsets = block
@@ -80,4 +90,4 @@ def stein_direction(
         push = 2 * (_products(slope, centred.T) - jnp.sum(slope, axis=1, keepdims=True) * offsets)
         return (pull + push) / n
 
-    return map_rows(rows, (x, centred), n)
+    return map_rows(rows, (at, at - centre), n)

@@ -6,17 +6,10 @@ import optax
 from jaxtyping import Array
 
 from .._core.checks import as_count
-from ..kernels import AbstractKernel, Fixed, Gaussian, stein_mean
+from .._core.closures import Optimizer, as_optimizer
+from ..kernels import AbstractKernel, Fixed, Gaussian, as_smooth_kernel, stein_mean
 from ._method import as_start
-from ._particles import (
-    AbstractParticles,
-    Optimizer,
-    Points,
-    as_optimizer,
-    as_smooth_kernel,
-    descent_of,
-    resolve,
-)
+from ._particles import AbstractParticles, Points, descent_of, resolve
 
 
 class KSDD(AbstractParticles):
@@ -59,7 +52,7 @@ class KSDD(AbstractParticles):
         self.num_particles = as_count(num_particles, "num_particles")
         self.start = as_start(start, num_particles)
         self.num_steps = as_count(num_steps, "num_steps")
-        self.optimizer = as_optimizer(optimizer, optax.lbfgs())
+        self.optimizer = as_optimizer(optimizer, "optimizer", optax.lbfgs())
         self.kernel = as_smooth_kernel(kernel, Gaussian(Fixed(2.0)))
 
     def descent(self, key, x, target):

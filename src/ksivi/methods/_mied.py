@@ -8,9 +8,10 @@ from jax import lax
 from jaxtyping import Array, Float, Scalar
 
 from .._core.checks import as_count, as_positive
+from .._core.closures import Optimizer, as_optimizer
 from ..kernels import fold_rows, squared_differences
 from ._method import as_start, require_values
-from ._particles import AbstractParticles, Optimizer, Points, as_optimizer, descent_of
+from ._particles import AbstractParticles, Points, descent_of
 
 _EXTRA_EXPONENT = 1e-4
 
@@ -56,7 +57,7 @@ class MIED(AbstractParticles):
         self.num_particles = as_count(num_particles, "num_particles")
         self.start = as_start(start, num_particles)
         self.num_steps = as_count(num_steps, "num_steps")
-        self.optimizer = as_optimizer(optimizer, optax.adam(0.01))
+        self.optimizer = as_optimizer(optimizer, "optimizer", optax.adam(0.01))
         self.epsilon = as_positive(epsilon, "epsilon")
 
     def descent(self, key, x, target):

@@ -6,19 +6,17 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
-from .._core.closures import Structural
-from ..kernels import AbstractKernel, as_kernel
+from .._core.closures import Optimizer
+from ..kernels import AbstractKernel
 from ..results import ParticleDiagnostics
 from ..targets import Target
 from ._method import AbstractMethod, Verdict, equal_except, state_records
 
 Points = Float[Array, "n d"]
-Optimizer = Structural[optax.GradientTransformation]
 
 
 class Particles(NamedTuple):
@@ -91,26 +89,6 @@ def descent_of(loss_and_score: Callable[[Points], tuple[Scalar, Points]], x: Poi
     """The `Descent` of a function that returns the loss and the scores."""
     (loss, score), gradient = jax.value_and_grad(loss_and_score, has_aux=True)(x)
     return Descent(loss, gradient, score)
-
-
-def as_optimizer(
-    optimizer: optax.GradientTransformation | None, default: optax.GradientTransformation
-) -> Optimizer:
-    optimizer = default if optimizer is None else optimizer
-    if not isinstance(optimizer, optax.GradientTransformation):
-        raise ValueError(
-            "optimizer must be an Optax transformation, such as optax.adam(1e-2), "
-            f"got {optimizer!r}"
-        )
-    return Structural(optimizer)
-
-
-def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    """The kernel. Raises `ValueError` if it is not smooth enough for Stein's operator."""
-    kernel = as_kernel(kernel, default)
-    point = jnp.zeros((1, 1))
-    eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
-    return kernel
 
 
 def resolve(kernel: AbstractKernel, x: Points) -> AbstractKernel:

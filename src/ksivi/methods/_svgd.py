@@ -7,17 +7,10 @@ import optax
 from jaxtyping import Array
 
 from .._core.checks import as_count
-from ..kernels import AbstractKernel, Gaussian, stein_direction
+from .._core.closures import Optimizer, as_optimizer
+from ..kernels import AbstractKernel, Gaussian, as_smooth_kernel, stein_direction
 from ._method import as_start
-from ._particles import (
-    AbstractParticles,
-    Descent,
-    Optimizer,
-    Points,
-    as_optimizer,
-    as_smooth_kernel,
-    resolve,
-)
+from ._particles import AbstractParticles, Descent, Points, resolve
 
 
 class SVGD(AbstractParticles):
@@ -61,7 +54,7 @@ class SVGD(AbstractParticles):
         self.num_particles = as_count(num_particles, "num_particles")
         self.start = as_start(start, num_particles)
         self.num_steps = as_count(num_steps, "num_steps")
-        self.optimizer = as_optimizer(optimizer, optax.adam(0.05))
+        self.optimizer = as_optimizer(optimizer, "optimizer", optax.adam(0.05))
         self.kernel = as_smooth_kernel(kernel, Gaussian())
 
     def descent(self, key, x, target):

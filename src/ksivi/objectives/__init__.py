@@ -1,9 +1,14 @@
 """Objectives: losses for semi-implicit families, one file each.
 
-Users import them from the top, as `ksivi.KSIVI`. This package adds the interface of a new one.
+Users import the first ones from the top, as `ksivi.KSIVI`, and rivals published later from here, as
+`ksivi.objectives.KPG`. This package adds the interface of a new one.
 """
 
+from ._amortized_svgd import AmortizedSVGD as AmortizedSVGD
+from ._denoised_score import DenoisedScore as DenoisedScore
 from ._jeffreys import Jeffreys as Jeffreys
+from ._kpg import KPG as KPG
+from ._kpg_is import KPGIS as KPGIS
 from ._ksivi import KSIVI as KSIVI
 from ._likelihood import MaximumLikelihood as MaximumLikelihood
 from ._objective import AbstractObjective

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 from jaxtyping import Array, Float, PyTree
 
-from .._core.checks import as_positive, describe
+from .._core.checks import as_fraction, describe
 from ._likelihood import MaximumLikelihood
 from ._objective import AbstractObjective
 from ._sivi import SIVI, SIVIDraws
@@ -54,9 +54,7 @@ class Jeffreys(AbstractObjective):
                 f"{describe(forward)}"
             )
         self.reverse, self.forward = reverse, forward
-        self.share = as_positive(share, "share")
-        if not isinstance(share, jax.core.Tracer) and share >= 1:
-            raise ValueError(f"share must be between 0 and 1, got {share}")
+        self.share = as_fraction(share, "share")
         if reverse.annealing is not None:
             raise ValueError(
                 "reverse must have no annealing, because forward uses the target itself"

@@ -3,6 +3,7 @@
 import abc
 
 import equinox as eqx
+import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
@@ -64,6 +65,24 @@ class AbstractObjective(eqx.Module):
     def num_minibatches(self) -> int:
         """The number of data minibatches in one step, for a target that has minibatches."""
         return 1
+
+
+def path_loss(force: Float[Array, "n d"], x: Float[Array, "n d"]) -> Scalar:
+    """E⟨f, x⟩ with f held constant: its gradient in φ is E[(∂x/∂φ)ᵀ f].
+
+    This is the gradient of KL(q‖p) if E[f|x] = ∇ log q(x) − s_p(x). The value is 0 at q = p, and it
+    is not a bound.
+    """
+    return jnp.mean(jnp.sum(lax.stop_gradient(force) * x, axis=1))
+
+
+def require_mixing_density(key: PRNGKeyArray, family: SemiImplicit, name: str, why: str) -> None:
+    """Raises `ValueError` if the density of the mixing distribution is not known."""
+    z = family.mixing.sample(key, 1, family.dtype)[0]
+    try:
+        eqx.filter_eval_shape(family.mixing.log_prob, z)
+    except ValueError as error:
+        raise ValueError(f"{name} needs the density of the mixing, {why}: {error}") from error
 
 
 def auxiliary(

@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import lax
-from jaxtyping import Array, Float, Int, PyTree, Scalar
+from jaxtyping import Array, Float, Int, Scalar
 
 from .._core.checks import as_count, as_widths
-from .._core.closures import Structural
+from .._core.closures import Optimizer, as_optimizer
 from ..families import MLP, SemiImplicit
 from ..targets import Target
+from ._learner import Learner
 from ._objective import AbstractObjective, Aux, auxiliary
 from ._schedules import Schedule, anneal, as_schedule
 
@@ -26,13 +27,6 @@ class SIVISMDraws(NamedTuple):
     z: Float[Array, "r n k"]
     xi: Float[Array, "r n d"]
     rows: Int[Array, "r b"] | None
-
-
-class Critic(NamedTuple):
-    """The network f_ψ and the state of its optimizer."""
-
-    network: MLP
-    optimizer: PyTree
 
 
 class SIVISM(AbstractObjective):
@@ -63,7 +57,7 @@ class SIVISM(AbstractObjective):
     annealing: Schedule | None
     num_samples: int = eqx.field(static=True)
     critic_hidden: tuple[int, ...] = eqx.field(static=True)
-    critic_optimizer: Structural[optax.GradientTransformation] = eqx.field(static=True)
+    critic_optimizer: Optimizer = eqx.field(static=True)
     critic_steps: int = eqx.field(static=True)
 
     def __init__(
@@ -77,21 +71,17 @@ class SIVISM(AbstractObjective):
         score_weight: Schedule | None = None,
         annealing: Schedule | None = None,
     ):
-        optimizer = optax.adam(2e-3) if critic_optimizer is None else critic_optimizer
-        if not isinstance(optimizer, optax.GradientTransformation):
-            raise ValueError(f"critic_optimizer must be an Optax transformation, got {optimizer!r}")
         self.num_samples = as_count(num_samples, "num_samples")
         self.critic_hidden = as_widths(critic_hidden, "critic_hidden")
-        self.critic_optimizer = Structural(optimizer)
+        self.critic_optimizer = as_optimizer(critic_optimizer, "critic_optimizer", optax.adam(2e-3))
         self.critic_steps = as_count(critic_steps, "critic_steps")
         self.warm_up = jnp.asarray(as_count(warm_up, "warm_up", minimum=0), jnp.int32)
         self.score_weight = as_schedule(score_weight, "score_weight", "Decay(factor=0.99)")
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
 
-    def init(self, key, target, family) -> Critic:
-        network = MLP(key, (family.dim, *self.critic_hidden, family.dim))
-        network = jax.tree.map(lambda a: a.astype(family.dtype), network)
-        return Critic(network, self.critic_optimizer.value.init(network))
+    def init(self, key, target, family) -> Learner:
+        critic = MLP(key, (family.dim, *self.critic_hidden, family.dim))
+        return Learner.of(critic, self.critic_optimizer, family.dtype)
 
     def draw(self, key, target, family) -> SIVISMDraws:
         noise_key, rows_key = jax.random.split(key)
@@ -105,13 +95,9 @@ class SIVISM(AbstractObjective):
     def prepare(self, state, draws, target, family, step):
         """Updates the critic, once for each of its batches."""
 
-        def update(critic: Critic, batch: SIVISMDraws) -> tuple[Critic, None]:
+        def update(critic: Learner, batch: SIVISMDraws) -> tuple[Learner, None]:
             negative = lambda network: -self._objective(family, network, batch, target, step)[0]  # noqa: E731
-            gradient = jax.grad(negative)(critic.network)
-            updates, optimizer = self.critic_optimizer.value.update(
-                gradient, critic.optimizer, critic.network
-            )
-            return Critic(optax.apply_updates(critic.network, updates), optimizer), None
+            return critic.descended(negative, self.critic_optimizer), None
 
         return lax.scan(update, state, jax.tree.map(lambda a: a[:-1], draws))[0]
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.checks import as_count, as_positive
 from ..families import SemiImplicit
-from ._objective import AbstractObjective, auxiliary
+from ._objective import AbstractObjective, auxiliary, path_loss, require_mixing_density
 from ._schedules import Schedule, anneal, as_schedule
 
 _TARGET_ACCEPTANCE = 0.9
@@ -98,13 +98,7 @@ class UIVI(AbstractObjective):
             raise ValueError(
                 "UIVI needs a family without an affine layer, since its chains run on q(z|x)"
             )
-        z = family.mixing.sample(key, 1, family.dtype)[0]
-        try:
-            eqx.filter_eval_shape(family.mixing.log_prob, z)
-        except ValueError as error:
-            raise ValueError(
-                f"UIVI needs the density of the mixing, since its chains run on q(z|x): {error}"
-            ) from error
+        require_mixing_density(key, family, "UIVI", "since its chains run on q(z|x)")
         score = jnp.zeros((self.num_samples, family.dim), family.dtype)
         return Chains(self.step_size.astype(family.dtype), score)
 
@@ -146,8 +140,8 @@ class UIVI(AbstractObjective):
     def loss(self, family, state, draws, target, step):
         target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, _ = family.transport((draws.z, draws.xi))
-        score = lax.stop_gradient(jax.vmap(target.score)(lax.stop_gradient(x)))
-        loss = jnp.mean(jnp.sum((state.score - score) * x, axis=1))
+        score = jax.vmap(target.score)(lax.stop_gradient(x))
+        loss = path_loss(state.score - score, x)
         return loss, {**auxiliary(x, score, x, beta), "chain_step_size": state.step_size}
 
     @property
