@@ -171,6 +171,13 @@ class SemiImplicit(AbstractFamily):
         x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
         return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
 
+    def trace_precision(self, z: Float[Array, "m k"]) -> Float[Array, " m"]:
+        """tr D(z)⁻¹ with D(z) the covariance of q(x|z): the mean of ‖∇ₓ log q(x|z)‖², given z."""
+        precision = jnp.exp(-jax.vmap(self.conditional.parameters)(z)[1])
+        if self.layer is None:
+            return jnp.sum(precision, axis=1)
+        return precision @ self.layer.squared_norms_of_inverse()
+
     def transport_and_log_prob(
         self, noise: Noise, others: Float[Array, "m k"], pairwise: Callable = log_normals
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:

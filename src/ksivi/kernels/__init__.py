@@ -9,7 +9,11 @@ from ._pairwise import fold_rows as fold_rows
 from ._pairwise import map_rows as map_rows
 from ._pairwise import pair_mean
 from ._shapes import IMQ, Gaussian, Laplace, Matern, Riesz
+from ._stein import SteinOperator as SteinOperator
+from ._stein import as_smooth_kernel as as_smooth_kernel
+from ._stein import squared_length as squared_length
 from ._stein import stein_direction, stein_gram, stein_mean
+from ._stein import stein_pair_mean as stein_pair_mean
 
 __all__ = [
     "IMQ",

@@ -82,7 +82,8 @@ class AbstractScaledKernel(AbstractKernel):
 
     def radial(self, r2):
         raise ValueError(
-            f"a Stein kernel needs a twice differentiable function of ‖x − y‖; {self} is not one"
+            "a Stein kernel needs a twice differentiable function of ‖x − y‖, such as Gaussian(), "
+            f"IMQ() or Matern(nu=2.5); {type(self).__name__} is not one"
         )
 
     @property

@@ -6,14 +6,13 @@ import optax
 from jaxtyping import Array
 
 from .._core.checks import as_count
-from ..kernels import AbstractKernel, Fixed, Gaussian, stein_mean
+from ..kernels import AbstractKernel, Fixed, Gaussian, as_smooth_kernel, stein_mean
 from ._method import as_start
 from ._particles import (
     AbstractParticles,
     Optimizer,
     Points,
     as_optimizer,
-    as_smooth_kernel,
     descent_of,
     resolve,
 )

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 
 from .._core.closures import Structural
-from ..kernels import AbstractKernel, as_kernel
+from ..kernels import AbstractKernel
 from ..results import ParticleDiagnostics
 from ..targets import Target
 from ._method import AbstractMethod, Verdict, equal_except, state_records
@@ -103,14 +102,6 @@ def as_optimizer(
             f"got {optimizer!r}"
         )
     return Structural(optimizer)
-
-
-def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    """The kernel. Raises `ValueError` if it is not smooth enough for Stein's operator."""
-    kernel = as_kernel(kernel, default)
-    point = jnp.zeros((1, 1))
-    eqx.filter_eval_shape(lambda: resolve(kernel, point).radial(point))
-    return kernel
 
 
 def resolve(kernel: AbstractKernel, x: Points) -> AbstractKernel:

@@ -7,7 +7,7 @@ import optax
 from jaxtyping import Array
 
 from .._core.checks import as_count
-from ..kernels import AbstractKernel, Gaussian, stein_direction
+from ..kernels import AbstractKernel, Gaussian, as_smooth_kernel, stein_direction
 from ._method import as_start
 from ._particles import (
     AbstractParticles,
@@ -15,7 +15,6 @@ from ._particles import (
     Optimizer,
     Points,
     as_optimizer,
-    as_smooth_kernel,
     resolve,
 )
 
