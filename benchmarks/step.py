@@ -30,6 +30,8 @@ N, HIDDEN = 128, (128, 128)
 METHODS = {
     "ksivi": lambda: ksivi.KSIVI(num_samples=N),
     "ksivi-u": lambda: ksivi.KSIVI(estimator="u-statistic", num_samples=N),
+    "ksivi-stein": lambda: ksivi.KSIVI(estimator="stein", num_samples=N),
+    "ksivi-combined": lambda: ksivi.KSIVI(estimator="combined", num_samples=N),
     "sivi": lambda: ksivi.SIVI(N, num_mixing=100),
     "sivi-sm": lambda: ksivi.SIVISM(N, (512, 512), critic_optimizer=optax.adam(1e-4)),
     "uivi": lambda: ksivi.UIVI(N),
@@ -131,7 +133,7 @@ def compare_methods(dims: list[int], names: list[str], steps: int, rounds: int) 
         for name, row in record[dim].items():
             paper = "     " if row["paper_ratio"] is None else f"{row['paper_ratio']:5.2f}"
             print(
-                f"d = {dim:3}  {name:8} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}",
+                f"d = {dim:3}  {name:14} {row['ms']:8.3f} ms   ratio {row['ratio']:5.2f}   paper {paper}",
                 flush=True,
             )
     return record

@@ -12,13 +12,31 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from ..families import SemiImplicit, groups
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, Riesz
 from ..methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, AbstractMethod, run
-from ..objectives import KSIVI, SIVI, SIVISM, UIVI, AbstractObjective, Annealing, Decay
+from ..objectives import (
+    KSIVI,
+    SIVI,
+    SIVISM,
+    UIVI,
+    AbstractObjective,
+    Annealing,
+    Decay,
+    Estimator,
+)
 from ..problems import AbstractProblem
 from ..results import Fit
 from ..targets import Target
 from ..training import Callback, train
 
-TrainedMethod = Literal["ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi"]
+TrainedMethod = Literal[
+    "ksivi", "ksivi-u", "ksivi-stein", "ksivi-combined", "sivi", "sivi-sm", "uivi"
+]
+ESTIMATORS: dict[str, Estimator] = {
+    "ksivi": "vanilla",
+    "ksivi-u": "u-statistic",
+    "ksivi-stein": "stein",
+    "ksivi-combined": "combined",
+}
+"""For each name of KSIVI, its estimator."""
 KERNELS: dict[str, type[AbstractKernel]] = {"gaussian": Gaussian, "imq": IMQ, "riesz": Riesz}
 SAMPLERS: dict[str, tuple[type[AbstractMethod], str]] = {
     "svgd": (SVGD, "num_particles"),
@@ -146,7 +164,7 @@ class TrainingPlan:
 
     def objective(self) -> AbstractObjective:
         annealing = Annealing(start=0.1, horizon=self.num_steps / 2) if self.annealed else None
-        if self.method in ("ksivi", "ksivi-u"):
+        if self.method in ESTIMATORS:
             return self._ksivi(annealing)
         if self.method == "sivi":
             return SIVI(self.num_samples, self.num_mixing, annealing=annealing)
@@ -165,7 +183,7 @@ class TrainingPlan:
         share = self.log_density_share
         return KSIVI(
             KERNELS[self.kernel](Median(stop_gradient=self.detached)),
-            "vanilla" if self.method == "ksivi" else "u-statistic",
+            ESTIMATORS[self.method],
             self.num_samples,
             annealing=annealing,
             log_density_weight=self.log_density_weight,

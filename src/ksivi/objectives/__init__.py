@@ -4,6 +4,7 @@ Users import them from the top, as `ksivi.KSIVI`. This package adds the interfac
 """
 
 from ._jeffreys import Jeffreys as Jeffreys
+from ._ksd import Estimator as Estimator
 from ._ksivi import KSIVI as KSIVI
 from ._likelihood import MaximumLikelihood as MaximumLikelihood
 from ._objective import AbstractObjective

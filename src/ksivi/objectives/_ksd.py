@@ -25,12 +25,13 @@ Tree = TypeVar("Tree", bound=PyTree)
 
 
 class Batches(NamedTuple):
-    """r batches of n samples x, with the scores of p and of q(x|z), and tr D(z)⁻¹."""
+    """r batches of n samples x, with the scores of p and of q(x|z), tr D(z)⁻¹, and Var x."""
 
     x: Float[Array, "r n d"]
     score: Float[Array, "r n d"]
     conditional_score: Float[Array, "r n d"]
     precision: Float[Array, "r n"]
+    variances: Float[Array, " d"]
 
 
 def require_derivatives(kernel: AbstractKernel, estimator: Estimator) -> None:
@@ -72,14 +73,18 @@ def stein_ksd2(kernel: AbstractKernel, batches: Batches, estimator: Estimator) -
 
 
 def _share(kernel: AbstractKernel, batches: Batches) -> Float[Array, "r n"]:
-    r"""The share w = σ² / (σ² + ℓ²) of the conditional score, with 1/σ² = tr D(z)⁻¹ / d.
+    r"""The share of the conditional score, w = (1/V + 1/ℓ²) / (1/σ² + 1/ℓ²), at most 1.
 
-    The conditional score has variance 1/σ² per coordinate, and the derivative of a kernel of length
-    ℓ about 1/ℓ²: the weights are inverse to the variances. w depends on z only, so every w is
-    unbiased, and w needs no gradient.
+    1/σ² = tr D(z)⁻¹/d, and 1/V = 1/d Σᵢ 1/Var xᵢ. At q = p, E[s_p − s_{q(·|z)} | x] = 0: the
+    conditional form has the variance 1/σ² − 1/V more than s_p itself, whose variance is about 1/V.
+    The Stein form has that of s_p and of the derivative, 1/V + 1/ℓ², and the two are uncorrelated.
+    So w is the weight inverse to these variances. It depends on the z alone, not on ξ; hence any w
+    is unbiased, and it needs no gradient.
     """
-    length = squared_length(kernel).astype(batches.precision.dtype)
-    return lax.stop_gradient(1 / (1 + length * batches.precision / batches.x.shape[-1]))
+    derivative = 1 / squared_length(kernel).astype(batches.precision.dtype)
+    precision = batches.precision / batches.x.shape[-1]
+    w = (jnp.mean(1 / batches.variances) + derivative) / (precision + derivative)
+    return lax.stop_gradient(jnp.minimum(w, 1))
 
 
 def _first_and_last(batches: Tree) -> tuple[Tree, Tree]:

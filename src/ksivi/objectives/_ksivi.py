@@ -49,8 +49,8 @@ class KSIVI(AbstractObjective):
     the kernel's length ℓ (ℓ² = h/2 for the Gaussian kernel, h for IMQ). "stein" does not use the
     conditional score, so its variance does not depend on σ. It needs a kernel with two derivatives,
     and is noisier where σ is large beside ℓ. "combined" has g = s_p + w(z) ξ/σ(z) and u = 1 − w(z)
-    with w = σ²/(σ² + ℓ²), 1/σ² = tr D(z)⁻¹/d: "vanilla" where σ is large, "stein" where it is
-    small, and less noise than both in between. w has no gradient.
+    with w = (1/V + 1/ℓ²)/(1/σ² + 1/ℓ²), where V is the variance of x over all z: "vanilla" where σ
+    is large, "stein" where it is small, and less noise than both in between. w has no gradient.
 
     The u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has
     its own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then
@@ -167,8 +167,8 @@ class KSIVI(AbstractObjective):
         x, conditional_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
-        precision = self._precision(family, draws)
-        loss = self._ksd2(Batches(x, score, conditional_score, precision))
+        precision, variances = self._widths(family, draws)
+        loss = self._ksd2(Batches(x, score, conditional_score, precision, variances))
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
         records = auxiliary(x[0], score[0], x[-1], beta)
@@ -210,11 +210,14 @@ class KSIVI(AbstractObjective):
         x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
         return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
 
-    def _precision(self, family: SemiImplicit, draws: KSIVIDraws) -> Float[Array, "r n"]:
-        """tr D(z)⁻¹ of every sample, without gradient."""
+    def _widths(
+        self, family: SemiImplicit, draws: KSIVIDraws
+    ) -> tuple[Float[Array, "r n"], Float[Array, " d"]]:
+        """tr D(z)⁻¹ of every sample, and the variances of x over all z of the step, without gradient."""
         z = lax.collapse(draws.z, 0, 2)
-        precision = lax.stop_gradient(family.trace_precision(z)).reshape(draws.z.shape[:2])
-        return jnp.repeat(precision, self.noise_per_z, axis=1)
+        precision = family.trace_precision(z).reshape(draws.z.shape[:2])
+        precision = jnp.repeat(precision, self.noise_per_z, axis=1)
+        return lax.stop_gradient((precision, family.marginal_variances(z)))
 
     def _evaluate(
         self, target: Target, x: Float[Array, "n d"]
