@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "records" / "gradient-variance.json"
 FIGURE = ROOT / "docs" / "gradient-variance.png"
 ESTIMATORS = {
-    "vanilla": ("conditional form", "#d55e00", "o"),
-    "stein": ("Stein form", "#0072b2", "s"),
+    "vanilla": ("vanilla", "#d55e00", "o"),
+    "stein": ("stein", "#0072b2", "s"),
     "combined": ("combined", "#009e73", "^"),
 }
 N = 128
@@ -151,7 +151,6 @@ def draw(record: dict) -> None:
             axis.loglog(
                 case["v"], case[estimator]["variance"], marker=marker, color=color, label=label
             )
-        axis.axvline(case["squared_length"], color="#9a9a9a", linestyle=":", label="σ² = ℓ²")
         axis.set_title(name)
         axis.set_xlabel("σ²")
     axes[0][0].set_ylabel("variance of the gradient")

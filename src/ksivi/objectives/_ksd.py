@@ -64,12 +64,12 @@ def conditional_ksd2(
 def stein_ksd2(kernel: AbstractKernel, batches: Batches, estimator: Estimator) -> Scalar:
     """The mean of ⟨s_p + ∇, s_p′ + ∇′⟩ k(x, x′), or of the combination, over two batches."""
     kernel = kernel.resolve(*_first_and_last(batches.x))
-    operator = SteinOperator(batches.x, batches.score)
+    both = SteinOperator(batches.x, batches.score)
     if estimator == "combined":
         w = _share(kernel, batches)
         score = batches.score - w[..., None] * batches.conditional_score
-        operator = SteinOperator(batches.x, score, 1 - w)
-    return stein_pair_mean(kernel, *_first_and_last(operator))
+        both = SteinOperator(batches.x, score, 1 - w)
+    return stein_pair_mean(kernel, *_first_and_last(both))
 
 
 def _share(kernel: AbstractKernel, batches: Batches) -> Float[Array, "r n"]:
@@ -92,7 +92,7 @@ def _first_and_last(batches: Tree) -> tuple[Tree, Tree]:
     leaves, structure = jax.tree.flatten(batches)
     parts = [[part[0] for part in jnp.split(leaf, len(leaf))] for leaf in leaves]
     first, last = ([part[end] for part in parts] for end in (0, -1))
-    return structure.unflatten(first), structure.unflatten(last)
+    return jax.tree.unflatten(structure, first), jax.tree.unflatten(structure, last)
 
 
 def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
