@@ -30,6 +30,8 @@ N, HIDDEN = 128, (128, 128)
 METHODS = {
     "ksivi": lambda: ksivi.KSIVI(num_samples=N),
     "ksivi-u": lambda: ksivi.KSIVI(estimator="u-statistic", num_samples=N),
+    "ksivi-stein": lambda: ksivi.KSIVI(estimator="stein", num_samples=N),
+    "ksivi-combined": lambda: ksivi.KSIVI(estimator="combined", num_samples=N),
     "sivi": lambda: ksivi.SIVI(N, num_mixing=100),
     "sivi-sm": lambda: ksivi.SIVISM(N, (512, 512), critic_optimizer=optax.adam(1e-4)),
     "uivi": lambda: ksivi.UIVI(N),

@@ -41,9 +41,27 @@ BAD = {
     ),
     "an estimator": (
         lambda: ksivi.KSIVI(estimator="v"),
-        "estimator must be one of 'vanilla', 'u-statistic', got 'v'",
+        "estimator must be one of 'vanilla', 'u-statistic', 'stein', 'combined', got 'v'",
     ),
     "a kernel": (lambda: ksivi.KSIVI(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
+    "a rough kernel": (
+        lambda: ksivi.KSIVI(ksivi.kernels.Riesz(), "stein"),
+        'kernel must be smooth for estimator="stein", .* "vanilla" .* such as Gaussian.*; Riesz is',
+    ),
+    "a rough part of a kernel": (
+        lambda: ksivi.KSIVI(
+            ksivi.kernels.Sum([ksivi.kernels.IMQ(), ksivi.kernels.Laplace()]), "combined"
+        ),
+        'kernel must be smooth for estimator="combined", .*; Laplace is not one',
+    ),
+    "a Matérn kernel with one derivative": (
+        lambda: ksivi.KSIVI(ksivi.kernels.Matern(nu=1.5), "stein"),
+        "nu must be 2.5, got 1.5",
+    ),
+    "an inverse covariance for the Stein form": (
+        lambda: ksivi.KSIVI(estimator="stein", inverse_covariance=True),
+        'inverse_covariance needs estimator="vanilla" or "u-statistic", got "stein"',
+    ),
     "noise_per_z": (
         lambda: ksivi.KSIVI(num_samples=10, noise_per_z=3),
         "noise_per_z must divide num_samples = 10",

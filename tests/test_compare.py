@@ -147,9 +147,16 @@ def test_every_method_has_a_plan_for_every_kind_of_problem(name, preset, dim):
     if isinstance(plan, comparison.TrainingPlan):
         assert plan.family(KEY, dim).dim == dim
         assert plan.num_steps >= 4_000
+        plan.objective()
     else:
         method = plan.method_from(problem.start(KEY, plan.num_points))
         assert method.num_points == plan.num_points
+
+
+def test_estimators_with_derivatives_have_a_smooth_kernel_on_heavy_tails():
+    for name, kernel in (("ksivi", "Riesz"), ("ksivi-stein", "IMQ"), ("ksivi-combined", "IMQ")):
+        plan = comparison.training_plan(name, "student-t", 2, "short")
+        assert type(plan.objective().kernel).__name__ == kernel
 
 
 def test_the_demo_is_a_preset_of_the_table():

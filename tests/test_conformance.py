@@ -27,6 +27,8 @@ MEAN, SD = np.array([1.0, -1.0, 0.0, 2.0, 0.5]), np.sqrt(np.diag(COVARIANCE))
 OBJECTIVES = {
     "ksivi": lambda: ksivi.KSIVI(num_samples=100),
     "ksivi-u": lambda: ksivi.KSIVI(IMQ(), "u-statistic", 100),
+    "ksivi-stein": lambda: ksivi.KSIVI(estimator="stein", num_samples=100),
+    "ksivi-combined": lambda: ksivi.KSIVI(estimator="combined", num_samples=100),
     "sivi": lambda: ksivi.SIVI(100, 100),
     "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
     "uivi": lambda: ksivi.UIVI(100),
@@ -42,7 +44,7 @@ OBJECTIVES = {
 STARTS = {
     "mean-prediction": lambda: ksivi.MeanPrediction(predict, jnp.ones((6, 2)), jnp.arange(6.0), 10)
 }
-ALIKE = ("ksivi-u", "wake", "jeffreys, points", "amortized-svgd")
+ALIKE = ("ksivi-u", "ksivi-stein", "amortized-svgd", "wake", "jeffreys, points")
 """Objectives whose way of running is that of others."""
 QUICK = [name for name in OBJECTIVES | STARTS if name not in ALIKE]
 METHODS = {

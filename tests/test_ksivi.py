@@ -7,15 +7,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import ksivi
 import truth
-from ksivi.families import Constant, DiagonalGaussian, GaussianMixing, SemiImplicit, trainable
+from ksivi.families import (
+    Constant,
+    DiagonalGaussian,
+    GaussianMixing,
+    SemiImplicit,
+    Triangular,
+    trainable,
+)
 from ksivi.kernels import Fixed, Gaussian, Median
-from test_kernels import KERNELS, OF_A_DISTANCE, TOLERANCE, every_kernel, with_slow
+from ksivi.kernels import _pairwise as pairwise
+from test_kernels import KERNELS, OF_A_DISTANCE, SMOOTH, TOLERANCE, every_kernel, with_slow
 
 KEY = jax.random.key(7)
 ESTIMATORS = ("vanilla", "u-statistic")
+WITH_DERIVATIVES = ("stein", "combined")
+EVERY_ESTIMATOR = (*ESTIMATORS, *WITH_DERIVATIVES)
 
 
 def skewed(x):
@@ -28,7 +39,13 @@ def standard_normal(x):
 
 
 def parts(objective, draws, family, target):
-    """Samples, f and log densities in float64 NumPy, from the definitions."""
+    """Samples and f in float64 NumPy, from the definitions."""
+    scored = scores(objective, draws, family, target)
+    return [(x, score + xi / sigma) for x, score, xi, sigma in scored]
+
+
+def scores(objective, draws, family, target):
+    """Samples, scores of the target, ξ and σ in float64 NumPy, from the definitions."""
     batches = []
     for z, xi in zip(draws.z, draws.xi, strict=True):
         z = np.repeat(np.asarray(z), objective.noise_per_z, axis=0)
@@ -38,7 +55,7 @@ def parts(objective, draws, family, target):
         )
         x = mean + sigma * np.asarray(xi, np.float64)
         score = np.asarray(jax.vmap(target.score)(jnp.asarray(x, z.dtype)), np.float64)
-        batches.append((x, score + np.asarray(xi, np.float64) / sigma))
+        batches.append((x, score, np.asarray(xi, np.float64), sigma))
     return batches
 
 
@@ -80,6 +97,69 @@ def test_estimators_equal_the_double_loop(name, estimator, bandwidth, dtype):
     np.testing.assert_allclose(
         loss, expected, rtol=TOLERANCE[dtype.name], atol=TOLERANCE[dtype.name] ** 1.5
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "bandwidth", "dtype"),
+    with_slow(
+        itertools.product(SMOOTH, WITH_DERIVATIVES, ["fixed", "median"], ["float32", "float64"]),
+        lambda name, estimator, bandwidth, dtype: (
+            dtype == ("float64" if bandwidth == "median" else "float32")
+            and (name == "gaussian" or estimator == "combined")
+        ),
+    ),
+    indirect=["dtype"],
+)
+def test_estimators_with_derivatives_equal_the_double_loop(name, estimator, bandwidth, dtype):
+    """With σ(z), and two draws of ξ for each z."""
+    kernel = KERNELS[name](Fixed(2.5)) if bandwidth == "fixed" else KERNELS[name]()
+    objective = ksivi.KSIVI(kernel, estimator, num_samples=12, noise_per_z=2)
+    target = ksivi.Target(skewed, dim=3)
+    family = SemiImplicit.mlp(KEY, 3, 2, (8,), log_var=-0.5, scale="network")
+    draws = objective.draw(KEY, target, family)
+    loss, records = jax.jit(lambda: objective.loss(family, None, draws, target, 0))()
+    (x1, s1, xi1, sigma1), (x2, s2, xi2, sigma2) = scores(objective, draws, family, target)
+    spreads = truth.spreads(name, x1, x2)
+    h = 2.5 if bandwidth == "fixed" else truth.median_bandwidth(spreads, 12)
+    length = {"gaussian": h / 2, "imq": h, "matern52": 3 * h**2 / 5}[name]
+    combined = estimator == "combined"
+    sigma = np.concatenate([sigma1, sigma2])
+    mean = np.concatenate([x1, x2]) - sigma * np.concatenate([xi1, xi2])
+    variance = (sigma**2).mean(axis=0) + mean.var(axis=0)
+    w1, w2 = (
+        combined
+        * np.minimum(
+            1, (np.mean(1 / variance) + 1 / length) / (np.mean(s**-2, axis=1) + 1 / length)
+        )
+        for s in (sigma1, sigma2)
+    )
+    g1, g2 = s1 + w1[:, None] * xi1 / sigma1, s2 + w2[:, None] * xi2 / sigma2
+    tolerance = TOLERANCE[dtype.name]
+    assert loss.dtype == dtype
+    np.testing.assert_allclose(
+        loss, truth.stein(name, x1, g1, 1 - w1, x2, g2, 1 - w2, h), rtol=tolerance, atol=tolerance
+    )
+    precision = np.mean(np.sum(sigma**-2, axis=1))
+    np.testing.assert_allclose(records["trace_precision"], precision, rtol=tolerance)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_pairs_of_estimators_with_derivatives_in_tiles(name, monkeypatch, x64):
+    """Values, and gradients through the median, with tiles of three rows; two points coincide."""
+    target, family = ksivi.Target(skewed, dim=3), SemiImplicit.mlp(KEY, dim=3, mixing_dim=2)
+    objective = ksivi.KSIVI(KERNELS[name](), "combined", num_samples=12)
+    draws = objective.draw(KEY, target, family)
+    z, xi = (a.at[1, 0].set(a[0, 0]) for a in (draws.z, draws.xi))
+    draws = draws._replace(z=z, xi=xi)
+    params, frozen = eqx.partition(family, trainable(family))
+    value = lambda p: objective.loss(eqx.combine(p, frozen), None, draws, target, 0)[0]  # noqa: E731
+    whole = jax.jit(jax.value_and_grad(value))(params)
+    monkeypatch.setattr(pairwise, "TILE", 12 * 3)
+    jax.clear_caches()
+    tiled = jax.jit(jax.value_and_grad(value))(params)
+    for a, b in zip(jax.tree.leaves(tiled), jax.tree.leaves(whole), strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
 def test_pairs_that_share_z_are_left_out(x64):
@@ -134,7 +214,7 @@ def ksd2_between_gaussians(m, log_var, h):
     return jnp.sum(own / c) * jnp.prod(c)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", EVERY_ESTIMATOR)
 def test_loss_and_gradient_are_unbiased(estimator, x64):
     m, log_var, h = jnp.array([0.5, -0.3, 0.1]), jnp.array([0.4, -0.6, 0.1]), 3.0
     target = ksivi.Target(standard_normal, dim=3)
@@ -151,6 +231,68 @@ def test_loss_and_gradient_are_unbiased(estimator, x64):
     estimates = jax.jit(jax.vmap(estimate))(jax.random.split(KEY, 20_000))
     value, gradient = jax.value_and_grad(ksd2_between_gaussians, argnums=(0, 1))(m, log_var, h)
     assert_mean(estimates, jnp.concatenate([value[None], *gradient]))
+
+
+def test_a_weight_that_depends_on_z_is_unbiased(x64):
+    """Loss and gradient of the combination, less those of the conditional form, with σ(z)."""
+    target = ksivi.Target(skewed, dim=2)
+    family = SemiImplicit.mlp(KEY, 2, 2, (4,), scale="network")
+    of_scale = lambda family: family.conditional.log_var.weights[-1]  # noqa: E731
+    family = eqx.tree_at(of_scale, family, 10 * of_scale(family))
+    params, frozen = eqx.partition(family, trainable(family))
+
+    def gradient(key, estimator):
+        objective = ksivi.KSIVI(Gaussian(Fixed(1.0)), estimator, num_samples=8)
+        draws = objective.draw(key, target, family)
+        loss = lambda p: objective.loss(eqx.combine(p, frozen), None, draws, target, 0)[0]  # noqa: E731
+        return ravel_pytree(jax.value_and_grad(loss)(params))[0]
+
+    difference = jax.jit(jax.vmap(lambda k: gradient(k, "combined") - gradient(k, "vanilla")))
+    found = np.asarray(difference(jax.random.split(KEY, 20_000)))
+    moves = found.std(0) > 1e-12
+    assert_mean(found[:, moves], np.zeros(moves.sum()))
+
+
+def dilation_variances(estimator, variances):
+    """Of dL(c)/dc, when x = c (z + √v ξ) is exactly N(0, I) in two dimensions for c = 1."""
+    target = ksivi.Target(standard_normal, dim=2)
+    objective = ksivi.KSIVI(estimator=estimator, num_samples=32)
+
+    def loss(c, v, key):
+        mean, log_var = Scaled(c * jnp.sqrt(1 - v)), Constant(jnp.log(c**2 * v) * jnp.ones(2))
+        family = SemiImplicit(GaussianMixing(2), DiagonalGaussian(mean, log_var))
+        return objective.loss(family, None, objective.draw(key, target, family), target, 0)[0]
+
+    gradient = jax.jit(jax.vmap(jax.grad(loss), (None, None, 0)))
+    return np.array([gradient(1.0, v, jax.random.split(KEY, 1_000)).var() for v in variances])
+
+
+def test_which_estimator_is_quiet(x64):
+    """ "stein" does not depend on σ, "vanilla" grows as 1/σ⁴, "combined" is below both."""
+    found = {
+        name: dilation_variances(name, (0.5, 0.02, 0.002))
+        for name in ("vanilla", "stein", "combined")
+    }
+    np.testing.assert_allclose(found["stein"], found["stein"][0], rtol=0.3)
+    assert found["vanilla"][0] < found["stein"][0] / 2
+    np.testing.assert_allclose(found["vanilla"][2] / found["vanilla"][1], 100, rtol=0.4)
+    assert np.all(found["combined"] < np.minimum(found["vanilla"], found["stein"]))
+
+
+@pytest.mark.parametrize("layer", [False, True])
+def test_precisions_and_variances_are_those_of_the_conditional(layer, x64):
+    family = SemiImplicit.mlp(KEY, 3, 2, (8,), scale="network")
+    if layer:
+        lower = 0.3 * jax.random.normal(KEY, (3, 3))
+        family = SemiImplicit(family.mixing, family.conditional, Triangular(jnp.ones(3), lower))
+    z = jax.random.normal(KEY, (4, 2))
+    matrix = np.asarray(family.layer.matrix) if layer else np.eye(3)
+    means, log_vars = (np.asarray(a) for a in jax.vmap(family.conditional.parameters)(z))
+    covariances = [matrix @ np.diag(np.exp(log_var)) @ matrix.T for log_var in log_vars]
+    traces = [np.trace(np.linalg.inv(covariance)) for covariance in covariances]
+    np.testing.assert_allclose(family.trace_precision(z), traces, rtol=1e-9)
+    marginal = np.mean(covariances, axis=0) + np.cov((means @ matrix.T).T, ddof=0)
+    np.testing.assert_allclose(family.marginal_variances(z), np.diag(marginal), rtol=1e-9)
 
 
 class Scaled(eqx.Module):
@@ -175,7 +317,7 @@ def test_stein_identity_of_the_conditional_score(name, x64):
     assert_mean(kernel.gram(x, y) * (-x - conditional_score), jnp.zeros(3))
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", EVERY_ESTIMATOR)
 def test_minibatches_are_unbiased_and_a_shared_one_is_not(estimator, x64):
     """The posterior of a normal mean, fitted exactly: KSD² is 0.
 
@@ -266,10 +408,14 @@ def test_conditional_score_is_the_gradient_of_the_conditional_density(x64):
 
 @pytest.mark.parametrize(
     ("name", "estimator"),
-    with_slow(
-        itertools.product([name for name in KERNELS if name != "riesz"], ESTIMATORS),
-        lambda name, estimator: name == "gaussian" or estimator == "vanilla",
-    ),
+    [
+        *with_slow(
+            itertools.product([name for name in KERNELS if name != "riesz"], ESTIMATORS),
+            lambda name, estimator: name == "gaussian" or estimator == "vanilla",
+        ),
+        ("gaussian", "stein"),
+        ("imq", "combined"),
+    ],
 )
 def test_an_offset_of_a_thousand_sd_changes_nothing(name, estimator):
     objective = ksivi.KSIVI(KERNELS[name](), estimator, num_samples=50)

@@ -24,6 +24,7 @@ from ..objectives import (
     Annealing,
     Decay,
     DenoisedScore,
+    Estimator,
 )
 from ..problems import AbstractProblem
 from ..results import Fit
@@ -33,6 +34,8 @@ from ..training import Callback, train
 TrainedMethod = Literal[
     "ksivi",
     "ksivi-u",
+    "ksivi-stein",
+    "ksivi-combined",
     "sivi",
     "sivi-sm",
     "uivi",
@@ -41,6 +44,13 @@ TrainedMethod = Literal[
     "amortized-svgd",
     "denoised-score",
 ]
+ESTIMATORS: dict[str, Estimator] = {
+    "ksivi": "vanilla",
+    "ksivi-u": "u-statistic",
+    "ksivi-stein": "stein",
+    "ksivi-combined": "combined",
+}
+"""For each name of KSIVI, its estimator."""
 KERNELS: dict[str, type[AbstractKernel]] = {"gaussian": Gaussian, "imq": IMQ, "riesz": Riesz}
 SAMPLERS: dict[str, tuple[type[AbstractMethod], str]] = {
     "svgd": (SVGD, "num_particles"),
@@ -172,8 +182,7 @@ class TrainingPlan:
     def objective(self) -> AbstractObjective:
         annealing = Annealing(start=0.1, horizon=self.num_steps / 2) if self.annealed else None
         make: dict[str, Callable[..., AbstractObjective]] = {
-            "ksivi": self._ksivi,
-            "ksivi-u": self._ksivi,
+            **dict.fromkeys(ESTIMATORS, self._ksivi),
             "sivi": lambda **options: SIVI(num_mixing=self.num_mixing, **options),
             "sivi-sm": self._sivi_sm,
             "uivi": UIVI,
@@ -217,7 +226,7 @@ class TrainingPlan:
         share = self.log_density_share
         return KSIVI(
             self._kernel(),
-            "vanilla" if self.method == "ksivi" else "u-statistic",
+            ESTIMATORS[self.method],
             log_density_weight=self.log_density_weight,
             log_density_horizon=None if share is None else share * self.num_steps,  # type: ignore[arg-type]
             inverse_covariance=self.inverse_covariance,

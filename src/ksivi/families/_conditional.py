@@ -20,7 +20,8 @@ class DiagonalGaussian(eqx.Module):
 
     - `mean`: z ↦ μ(z), such as an `MLP`.
     - `log_var`: z ↦ log σ²(z). A `Constant` gives the paper's global σ.
-    - `min_log_var`: a lower bound of log σ². The gradient below it is zero.
+    - `min_log_var`: the floor on σ, as a bound of log σ²: one number or one per coordinate. Below it
+        σ stays at the floor and has no gradient, so a `Constant` that falls below it stays there.
     """
 
     mean: Callable[[Float[Array, " k"]], Float[Array, " d"]]

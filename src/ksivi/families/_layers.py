@@ -43,6 +43,10 @@ class Triangular(eqx.Module):
         """Turns a score in u into the score in x: L⁻ᵀ s."""
         return jax.scipy.linalg.solve_triangular(self.matrix, score.T, lower=True, trans="T").T
 
+    def squared_norms_of_inverse(self) -> Float[Array, " d"]:
+        """The squared norm of each row of L⁻¹."""
+        return jnp.sum(self.push_score(jnp.eye(len(self.loc), dtype=self.loc.dtype)) ** 2, axis=1)
+
     def log_det(self) -> Scalar:
         """log det L."""
         return jnp.sum(jnp.diagonal(self.lower))

@@ -101,7 +101,8 @@ class SemiImplicit(AbstractFamily):
 
         - `hidden`: the widths of the hidden layers.
         - `log_var`: the initial log σ², one number or one per coordinate.
-        - `min_log_var`: the lower bound of log σ².
+        - `min_log_var`: the floor on σ, as a bound of log σ²: one number or one per coordinate. Below
+            it σ stays at the floor without gradient. For example, `math.log(0.2)` keeps σ² ≥ 0.2.
         - `scale`: "global" for the paper's σ, "network" for σ(z) from an MLP of the same widths.
         - `mixing`: another distribution of z, of dimension `mixing_dim`.
         """
@@ -170,6 +171,21 @@ class SemiImplicit(AbstractFamily):
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
         return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
+
+    def trace_precision(self, z: Float[Array, "m k"]) -> Float[Array, " m"]:
+        """tr D(z)⁻¹ with D(z) the covariance of q(x|z): the mean of ‖∇ₓ log q(x|z)‖², given z."""
+        precision = jnp.exp(-jax.vmap(self.conditional.parameters)(z)[1])
+        if self.layer is None:
+            return jnp.sum(precision, axis=1)
+        return precision @ self.layer.squared_norms_of_inverse()
+
+    def marginal_variances(self, z: Float[Array, "m k"]) -> Float[Array, " d"]:
+        """The variance of each coordinate of x under the mixture of q(x|z) over these z."""
+        mean, log_var = jax.vmap(self.conditional.parameters)(z)
+        variance = jnp.exp(log_var)
+        if self.layer is not None:
+            mean, variance = self.layer(mean), variance @ self.layer.matrix.T**2
+        return jnp.mean(variance, axis=0) + jnp.var(mean, axis=0)
 
     def transport_and_log_prob(
         self, noise: Noise, others: Float[Array, "m k"], pairwise: Callable = log_normals

@@ -11,7 +11,10 @@ from ._pairwise import kernel_mean as kernel_mean
 from ._pairwise import map_rows as map_rows
 from ._pairwise import pair_mean
 from ._shapes import IMQ, Gaussian, Laplace, Matern, Riesz
+from ._stein import SteinOperator as SteinOperator
+from ._stein import squared_length as squared_length
 from ._stein import stein_direction, stein_gram, stein_mean
+from ._stein import stein_pair_mean as stein_pair_mean
 
 __all__ = [
     "IMQ",

@@ -22,7 +22,11 @@ def squared_euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
 
 def euclidean(x: Points, y: Float[Array, "m d"]) -> Pairs:
     """‖xᵢ − yⱼ‖, with zero gradient where the points coincide."""
-    squares = squared_euclidean(x, y)
+    return root(squared_euclidean(x, y))
+
+
+def root(squares: Pairs) -> Pairs:
+    """The square root, with zero gradient at 0."""
     apart = squares > 0
     return jnp.where(apart, jnp.sqrt(jnp.where(apart, squares, 1)), 0)
 

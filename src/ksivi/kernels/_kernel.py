@@ -54,7 +54,7 @@ def as_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> Abstrac
 
 
 def as_smooth_kernel(kernel: AbstractKernel | None, default: AbstractKernel) -> AbstractKernel:
-    """The same. Raises `ValueError` too if the kernel is not smooth enough for Stein's operator."""
+    """The same, smooth enough for Stein's operator. Raises `ValueError` if it is not."""
     kernel = as_kernel(kernel, default)
     point = jnp.zeros((1, 1))
     eqx.filter_eval_shape(lambda: kernel.resolve(point, point).radial(point))
@@ -90,7 +90,8 @@ class AbstractScaledKernel(AbstractKernel):
 
     def radial(self, r2):
         raise ValueError(
-            f"a Stein kernel needs a twice differentiable function of ‖x − y‖; {self} is not one"
+            "a Stein kernel needs a twice differentiable function of ‖x − y‖, such as Gaussian(), "
+            f"IMQ() or Matern(nu=2.5); {type(self).__name__} is not one"
         )
 
     @property

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from .._core.checks import as_choice
 from ._bandwidths import AbstractBandwidth, Median
-from ._distances import euclidean, manhattan, riesz_overlap, squared_euclidean
+from ._distances import euclidean, manhattan, riesz_overlap, root, squared_euclidean
 from ._kernel import AbstractScaledKernel
 
 
@@ -105,7 +105,7 @@ class Matern(AbstractScaledKernel):
                 f"a Stein kernel needs a twice differentiable kernel: nu must be 2.5, got {self.nu}"
             )
         h = self.h.astype(r2.dtype)
-        a = jnp.sqrt(5 * r2) / h
+        a = root(5 * r2) / h
         decay = jnp.exp(-a)
         slope = 5 / (6 * h**2)
         return (1 + a + a**2 / 3) * decay, -slope * (1 + a) * decay, slope * 5 / (2 * h**2) * decay

@@ -9,6 +9,7 @@ from ._denoised_score import DenoisedScore as DenoisedScore
 from ._jeffreys import Jeffreys as Jeffreys
 from ._kpg import KPG as KPG
 from ._kpg_is import KPGIS as KPGIS
+from ._ksd import Estimator as Estimator
 from ._ksivi import KSIVI as KSIVI
 from ._likelihood import MaximumLikelihood as MaximumLikelihood
 from ._objective import AbstractObjective

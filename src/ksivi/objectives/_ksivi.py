@@ -1,6 +1,6 @@
 """KSIVI: minimises the kernel Stein discrepancy, Algorithms 1 and 2 of the paper."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple, get_args
 
 import equinox as eqx
 import jax
@@ -9,15 +9,20 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.checks import as_choice, as_count, as_positive
-from .._core.numerics import full_precision
 from .._core.sharding import has_axis, platform
 from ..families import SemiImplicit
-from ..kernels import AbstractKernel, Gaussian, as_kernel, pair_mean
+from ..kernels import AbstractKernel, Gaussian, as_kernel
 from ..targets import Target
+from ._ksd import (
+    WITH_DERIVATIVES,
+    Batches,
+    Estimator,
+    conditional_ksd2,
+    require_derivatives,
+    stein_ksd2,
+)
 from ._objective import AbstractObjective, auxiliary
 from ._schedules import Schedule, anneal, as_schedule
-
-Estimator = Literal["vanilla", "u-statistic"]
 
 
 class KSIVIDraws(NamedTuple):
@@ -31,20 +36,33 @@ class KSIVIDraws(NamedTuple):
 class KSIVI(AbstractObjective):
     r"""Minimises KSD²(q‖p) = E[k(x, x′) ⟨f, f′⟩] with f = s_p(x) − s_{q(·|z)}(x) = s_p(x) + ξ/σ(z).
 
-    | estimator     | estimate of KSD²                                  | samples per step |
-    |---------------|---------------------------------------------------|------------------|
-    | "vanilla"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨f₁ᵢ, f₂ⱼ⟩, two batches      | 2N               |
-    | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch  | N                |
+    | estimator     | estimate of KSD²                                      | samples per step |
+    |---------------|-------------------------------------------------------|------------------|
+    | "vanilla"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨f₁ᵢ, f₂ⱼ⟩, two batches          | 2N               |
+    | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch      | N                |
+    | "stein"       | 1/N² Σᵢⱼ ⟨s_p + ∇, s_p′ + ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N               |
+    | "combined"    | 1/N² Σᵢⱼ ⟨g + u ∇, g′ + u′ ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N             |
 
-    Both are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples. The
-    u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has its
-    own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then splits
-    its samples into two halves and pairs across them.
+    All are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
+
+    The first two need k alone. The variance of their gradients grows as 1/σ⁴ when σ is small beside
+    the kernel's length ℓ (ℓ² = h/2 for the Gaussian kernel, h for IMQ). "stein" does not use the
+    conditional score, so its variance does not depend on σ. It needs a kernel with two derivatives,
+    and is noisier where σ is large beside ℓ. "combined" has g = s_p + w(z) ξ/σ(z) and u = 1 − w(z)
+    with w = (1/V + 1/ℓ²)/(1/σ² + 1/ℓ²), where V is the variance of x over all z: "vanilla" where σ
+    is large, "stein" where it is small, and less noise than both in between. w has no gradient.
+
+    The u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has
+    its own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then
+    splits its samples into two halves and pairs across them.
+
+    The history has `trace_precision`, E tr D(z)⁻¹ with D(z) the covariance of q(x|z). At q = p,
+    E‖f‖² = E tr D(z)⁻¹ − E‖s_p‖²: the noise of the first two estimators.
 
     **Arguments:**
 
     - `kernel`: the kernel k. Default: Gaussian with the median bandwidth.
-    - `estimator`: "vanilla" or "u-statistic".
+    - `estimator`: "vanilla", "u-statistic", "stein" or "combined".
     - `num_samples`: N, the number of samples of x in a batch.
     - `noise_per_z`: the number of draws of ξ that share a z. It must divide `num_samples`.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
@@ -89,7 +107,8 @@ class KSIVI(AbstractObjective):
         shared_rows: bool = False,
     ):
         self.kernel = as_kernel(kernel, Gaussian())
-        self.estimator = as_choice(estimator, "estimator", ("vanilla", "u-statistic"))
+        self.estimator = as_choice(estimator, "estimator", get_args(Estimator))
+        require_derivatives(self.kernel, self.estimator)
         self.num_samples = as_count(num_samples, "num_samples", minimum=2)
         self.noise_per_z = as_count(noise_per_z, "noise_per_z")
         if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
@@ -99,6 +118,10 @@ class KSIVI(AbstractObjective):
             )
         if log_density_horizon is not None and log_density_weight is None:
             raise ValueError("log_density_horizon needs a log_density_weight, got none")
+        if inverse_covariance and estimator in WITH_DERIVATIVES:
+            raise ValueError(
+                f'inverse_covariance needs estimator="vanilla" or "u-statistic", got "{estimator}"'
+            )
         weight, horizon = log_density_weight, log_density_horizon
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
         self.log_density_weight = (
@@ -144,10 +167,12 @@ class KSIVI(AbstractObjective):
         x, conditional_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
-        loss = self._ksd2(x, score - conditional_score)
+        precision, variances = self._widths(family, draws)
+        loss = self._ksd2(Batches(x, score, conditional_score, precision, variances))
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
-        return loss, auxiliary(x[0], score[0], x[-1], beta)
+        records = auxiliary(x[0], score[0], x[-1], beta)
+        return loss, records | {"trace_precision": jnp.mean(precision)}
 
     @property
     def score_evals(self) -> int:
@@ -159,7 +184,7 @@ class KSIVI(AbstractObjective):
 
     @property
     def _batches_drawn(self) -> int:
-        return 2 if self.estimator == "vanilla" else 1
+        return 1 if self.estimator == "u-statistic" else 2
 
     def _num_batches(self, target: Target) -> int:
         return 2 if target.is_minibatched and not self.shared_rows else self._batches_drawn
@@ -185,6 +210,15 @@ class KSIVI(AbstractObjective):
         x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
         return x.reshape(draws.xi.shape), score.reshape(draws.xi.shape)
 
+    def _widths(
+        self, family: SemiImplicit, draws: KSIVIDraws
+    ) -> tuple[Float[Array, "r n"], Float[Array, " d"]]:
+        """tr D(z)⁻¹ of every sample, and the variances of x over all z of the step, without gradient."""
+        z = lax.collapse(draws.z, 0, 2)
+        precision = family.trace_precision(z).reshape(draws.z.shape[:2])
+        precision = jnp.repeat(precision, self.noise_per_z, axis=1)
+        return lax.stop_gradient((precision, family.marginal_variances(z)))
+
     def _evaluate(
         self, target: Target, x: Float[Array, "n d"]
     ) -> tuple[Float[Array, " n"] | None, Float[Array, "n d"]]:
@@ -193,38 +227,14 @@ class KSIVI(AbstractObjective):
             return None, jax.vmap(target.score)(x)
         return jax.vmap(target.log_density_and_score)(x)
 
-    def _ksd2(self, x: Float[Array, "r n d"], f: Float[Array, "r n d"]) -> Scalar:
-        # Two batches are paired across, one batch with itself, without pairs that share z.
-        (x1, x2), (f1, f2) = _first_and_last(x), _first_and_last(f)
-        group = 0 if len(x) == 2 else self.noise_per_z
-        kernel = self.kernel.resolve(x1, x2, group)
-        return pair_mean(
-            kernel.gram,
-            x1,
-            f1,
-            x2,
-            _solve_covariance(x1, f2) if self.inverse_covariance else f2,
-            group,
-        )
+    def _ksd2(self, batches: Batches) -> Scalar:
+        if self.estimator in WITH_DERIVATIVES:
+            return stein_ksd2(self.kernel, batches, self.estimator)
+        group = 0 if len(batches.x) == 2 else self.noise_per_z
+        return conditional_ksd2(self.kernel, batches, group, self.inverse_covariance)
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None
         if self.log_density_horizon is None:
             return self.log_density_weight
         return jnp.where(step < self.log_density_horizon, self.log_density_weight, 0)
-
-
-def _first_and_last(
-    batches: Float[Array, "r n d"],
-) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
-    # The gradient of a split is one concatenation; that of two slices is a sum of padded copies.
-    parts = [part[0] for part in jnp.split(batches, len(batches))]
-    return parts[0], parts[-1]
-
-
-def _solve_covariance(x: Float[Array, "n d"], f: Float[Array, "n d"]) -> Float[Array, "n d"]:
-    """C⁻¹ f for every row of f, where C = cov(x) + 1e-8 I has no gradient."""
-    with full_precision():
-        covariance = jnp.atleast_2d(jnp.cov(lax.stop_gradient(x), rowvar=False))
-    covariance = covariance + 1e-8 * jnp.eye(x.shape[1], dtype=x.dtype)
-    return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(covariance), f.T).T
