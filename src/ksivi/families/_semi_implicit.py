@@ -28,7 +28,7 @@ from .._core.sharding import shard
 from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
 from ._family import AbstractFamily, few_sizes
 from ._layers import Triangular
-from ._mixing import AbstractMixing, GaussianMixing, SampledMixing
+from ._mixing import AbstractMixing, GaussianMixing, ParticleMixing, SampledMixing
 from ._networks import MLP, Constant
 
 _POINTS_AT_ONCE = 1_000
@@ -139,12 +139,22 @@ class SemiImplicit(AbstractFamily):
         """The precision of the parameters. Draws use it, whatever JAX's default precision is."""
         return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
 
+    @property
+    def mixing_dim(self) -> int:
+        """The dimension of z."""
+        draw = lambda key: self.mixing.sample(key, 1)  # noqa: E731
+        return eqx.filter_eval_shape(draw, jax.random.key(0)).shape[1]
+
     def with_normals(self, normal: Normal) -> "SemiImplicit":
         """The same family, whose z and ξ come from standard normals that `normal` makes."""
         family = copy.copy(self)  # not by `__init__`, which would find the dimension again
         object.__setattr__(family, "mixing", self.mixing.with_normals(normal))
         object.__setattr__(family, "normal", normal)
         return family
+
+    def with_particles(self, z: Float[Array, "m k"]) -> "SemiImplicit":
+        """The finite mixture 1/M Σₘ q(x|zₘ), with the same conditional."""
+        return eqx.tree_at(lambda family: family.mixing, self, ParticleMixing(z))
 
     def widened(self, scale: float | Scalar) -> "SemiImplicit":
         """The same family with a wider mixing distribution, for proposals."""
@@ -212,9 +222,15 @@ class SemiImplicit(AbstractFamily):
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-        """n draws of x with log q̂(x), over the z that made x and `num_mixing` others."""
+        """n draws of x with log q̂(x), over the z that made x and `num_mixing` others.
+
+        With finitely many z it is log q(x).
+        """
         noise_key, mixing_key = jax.random.split(key)
         noise = self.noise(noise_key, n)
+        if self.mixing.particles is not None:
+            x = self.transport(noise)[0]
+            return x, self.log_prob(mixing_key, x, num_mixing)
         others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
         return self.transport_and_log_prob(noise, others, exact_log_normals)
 
@@ -223,11 +239,13 @@ class SemiImplicit(AbstractFamily):
     ) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` new draws of z.
 
-        It is too low on average, and far too low for small K.
+        It is too low on average, and far too low for small K. With finitely many z the sum is over
+        all of them, and exact.
         """
         key, num_mixing = as_single_key(key), as_count(num_mixing, "num_mixing")
         require_points(x, self.dim)
-        z = self.mixing.sample(key, num_mixing, self.dtype)
+        z = self.mixing.particles
+        z = self.mixing.sample(key, num_mixing, self.dtype) if z is None else z.astype(self.dtype)
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         log_mixture = lambda point: log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
         in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
