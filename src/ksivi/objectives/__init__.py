@@ -8,6 +8,7 @@ from ._ksivi import KSIVI as KSIVI
 from ._likelihood import MaximumLikelihood as MaximumLikelihood
 from ._objective import AbstractObjective
 from ._prediction import MeanPrediction as MeanPrediction
+from ._pvi import PVI as PVI
 from ._schedules import Annealing as Annealing
 from ._schedules import Decay as Decay
 from ._sivi import SIVI as SIVI

@@ -1,14 +1,18 @@
 """The interface of objectives, so that one training loop serves all of them."""
 
 import abc
+from typing import TypeVar
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..families import SemiImplicit
 from ..targets import Target, stein_ratio
 
+Module = TypeVar("Module", bound=eqx.Module)
 Aux = dict[str, Scalar]
 """Numbers that a step records besides its loss, by name."""
 
@@ -55,6 +59,13 @@ class AbstractObjective(eqx.Module):
     ) -> tuple[Scalar, Aux]:
         """The loss to minimise over the family, and numbers to record: at least `stein_ratio`."""
 
+    def sampler(self, family: SemiImplicit, state: PyTree) -> SemiImplicit:
+        """The family that the posterior draws from. By default it is the trained family.
+
+        An objective whose inner state is a part of q, such as particles, adds it here.
+        """
+        return family
+
     @property
     @abc.abstractmethod
     def score_evals(self) -> int:
@@ -64,6 +75,23 @@ class AbstractObjective(eqx.Module):
     def num_minibatches(self) -> int:
         """The number of data minibatches in one step, for a target that has minibatches."""
         return 1
+
+
+def held(module: Module) -> Module:
+    """The same module, with all arrays held constant."""
+    return jax.tree.map(lambda a: lax.stop_gradient(a) if eqx.is_array(a) else a, module)
+
+
+def require_density_of_z(family: SemiImplicit, name: str, reason: str) -> None:
+    """Raises `ValueError` unless q(x|z) q(z) is known as a function of z."""
+    if family.layer is not None:
+        raise ValueError(f"{name} needs a family without an affine layer, since {reason}")
+    try:
+        eqx.filter_eval_shape(family.mixing.log_prob, jnp.zeros(family.mixing_dim, family.dtype))
+    except ValueError as error:
+        raise ValueError(
+            f"{name} needs the density of the mixing, since {reason}: {error}"
+        ) from error
 
 
 def auxiliary(
