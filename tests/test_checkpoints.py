@@ -48,6 +48,8 @@ def test_chunks_progress_and_checkpoints_change_no_bit(tmp_path):
 OBJECTIVES = {
     "sivi-sm": lambda: ksivi.SIVISM(8, (8,), critic_optimizer=optax.adam(1e-3)),
     "uivi": lambda: ksivi.UIVI(8),
+    "pvi": lambda: ksivi.objectives.PVI(8),
+    "aisivi": lambda: ksivi.objectives.AISIVI(8, 4, 2, (4,)),
     "sivi": lambda: ksivi.SIVI(8, num_mixing=5),
 }
 
@@ -76,7 +78,15 @@ def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path
     assert resumed[0].diagnostics.not_finite == whole[0].diagnostics.not_finite
 
 
-@pytest.mark.parametrize("name", ["sivi-sm", "uivi", pytest.param("sivi", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sivi-sm",
+        "uivi",
+        "pvi",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("sivi", "aisivi")),
+    ],
+)
 def test_every_state_is_kept(name, tmp_path):
     """Critics, averages, and runs of a batch of keys with rates of their own."""
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)

@@ -29,6 +29,8 @@ OBJECTIVES = {
     "sivi": lambda: ksivi.SIVI(100, 100),
     "sivi-sm": lambda: ksivi.SIVISM(100, (64, 64), warm_up=5),
     "uivi": lambda: ksivi.UIVI(100),
+    "pvi": lambda: ksivi.objectives.PVI(),
+    "aisivi": lambda: ksivi.objectives.AISIVI(num_layers=2),
     "wake": lambda: ksivi.Wake(100, 100),
     "jeffreys, wake": lambda: ksivi.Jeffreys(ksivi.SIVI(100, 100), ksivi.Wake(100, 100)),
     "jeffreys, points": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),

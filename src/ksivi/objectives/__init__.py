@@ -3,6 +3,7 @@
 Users import them from the top, as `ksivi.KSIVI`. This package adds the interface of a new one.
 """
 
+from ._aisivi import AISIVI as AISIVI
 from ._jeffreys import Jeffreys as Jeffreys
 from ._ksivi import KSIVI as KSIVI
 from ._likelihood import MaximumLikelihood as MaximumLikelihood
