@@ -81,6 +81,8 @@ def trainings():
     cases["sivi"] = (plain, wide, ksivi.SIVI(30, 30))
     cases["sivi-sm"] = (plain, family, ksivi.SIVISM(30, (16,), warm_up=3))
     cases["uivi"] = (plain, family, ksivi.UIVI(20))
+    cases["pvi"] = (plain, family, ksivi.objectives.PVI(20))
+    cases["aisivi"] = (plain, family, ksivi.objectives.AISIVI(20, 10, 2, (8,)))
     cases["wake"] = (plain, wide, ksivi.Wake(30, 30))
     cases["jeffreys"] = (plain, wide, ksivi.Jeffreys(ksivi.SIVI(30, 30), ksivi.Wake(30, 30)))
     cases["likelihood"] = (plain, wide, ksivi.MaximumLikelihood(points, 30, 30))

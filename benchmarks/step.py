@@ -33,6 +33,8 @@ METHODS = {
     "sivi": lambda: ksivi.SIVI(N, num_mixing=100),
     "sivi-sm": lambda: ksivi.SIVISM(N, (512, 512), critic_optimizer=optax.adam(1e-4)),
     "uivi": lambda: ksivi.UIVI(N),
+    "pvi": lambda: ksivi.objectives.PVI(num_particles=N),
+    "aisivi": lambda: ksivi.objectives.AISIVI(N),
 }
 PAPER_SECONDS = {
     "ksivi": {50: 56.67, 100: 90.48, 200: 107.84},

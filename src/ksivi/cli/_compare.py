@@ -58,7 +58,8 @@ def compare(
     cached on disk. If the draws of NUTS fail its checks, there is no comparison, and the exit code
     is 3. A method that fails is a result: the table shows its status.
 
-    Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts.
+    Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts,
+    pvi, aisivi.
 
     \b
     Examples: ksivi compare banana --methods ksivi,sivi,nuts

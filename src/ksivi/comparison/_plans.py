@@ -12,13 +12,23 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from ..families import SemiImplicit, groups
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, Riesz
 from ..methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, AbstractMethod, run
-from ..objectives import KSIVI, SIVI, SIVISM, UIVI, AbstractObjective, Annealing, Decay
+from ..objectives import (
+    AISIVI,
+    KSIVI,
+    PVI,
+    SIVI,
+    SIVISM,
+    UIVI,
+    AbstractObjective,
+    Annealing,
+    Decay,
+)
 from ..problems import AbstractProblem
 from ..results import Fit
 from ..targets import Target
 from ..training import Callback, train
 
-TrainedMethod = Literal["ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi"]
+TrainedMethod = Literal["ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi", "pvi", "aisivi"]
 KERNELS: dict[str, type[AbstractKernel]] = {"gaussian": Gaussian, "imq": IMQ, "riesz": Riesz}
 SAMPLERS: dict[str, tuple[type[AbstractMethod], str]] = {
     "svgd": (SVGD, "num_particles"),
@@ -49,7 +59,8 @@ class TrainingPlan:
     - `detached`: whether no gradient flows through KSIVI's median bandwidth.
     - `log_density_share`: the share of the steps after which KSIVI's `log_density_weight` has
         fallen to 0.
-    - `num_mixing`: K of SIVI.
+    - `num_mixing`: K of SIVI and AISIVI, and the number of PVI's particles, which share
+        `num_samples`.
     - `critic_hidden`, `critic_rate`, `critic_warm_up`: of SIVI-SM's critic.
     - `score_term`: whether SIVI-SM has its decaying extra term.
     """
@@ -152,6 +163,11 @@ class TrainingPlan:
             return SIVI(self.num_samples, self.num_mixing, annealing=annealing)
         if self.method == "uivi":
             return UIVI(self.num_samples, annealing=annealing)
+        if self.method == "aisivi":
+            return AISIVI(self.num_samples, self.num_mixing, annealing=annealing)
+        if self.method == "pvi":
+            noise_per_z = -(-self.num_samples // self.num_mixing)
+            return PVI(self.num_mixing, noise_per_z, annealing=annealing)
         return SIVISM(
             self.num_samples,
             self.critic_hidden,

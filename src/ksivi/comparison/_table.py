@@ -7,6 +7,7 @@ from .._core.checks import as_choice
 from ..problems import AbstractProblem
 from ._plans import SAMPLERS, Plan, SamplingPlan, TrainedMethod, TrainingPlan
 
+# The key of a method depends on its place: new ones come last.
 METHODS = (
     "ksivi",
     "ksivi-u",
@@ -19,10 +20,12 @@ METHODS = (
     "sgld",
     "mala",
     "nuts",
+    "pvi",
+    "aisivi",
 )
 PRESETS = ("short", "demo", "paper")
 
-_TRAINED = "ksivi ksivi-u sivi sivi-sm uivi"
+_TRAINED = "ksivi ksivi-u sivi sivi-sm uivi pvi aisivi"
 _PARTICLES = "svgd ksdd mied"
 _FEW_STEPS = "short demo"
 _ANY = "*"
@@ -33,8 +36,10 @@ _ANY = "*"
 #
 # "paper" has the settings of the paper, and those of its released code where the paper states none.
 # Exceptions: MALA and NUTS adapt their step size, chains start where the problem says, and
-# SIVI-SM's σ has a larger rate on "medium". "short" takes fewer steps and samples, with a larger
-# rate that falls to 0. "demo" is "short" with more steps of KSIVI.
+# SIVI-SM's σ has a larger rate on "medium". PVI and AISIVI are later than the paper: PVI has the
+# particles of its own, and AISIVI the samples, steps and rate of its own, with a smaller K. "short"
+# takes fewer steps and samples, with a larger rate that falls to 0. "demo" is "short" with more
+# steps of KSIVI.
 _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     # --- trained families: the paper's settings by size
     (
@@ -78,8 +83,13 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ),
     ("large", _ANY, "ksivi ksivi-u", {"learning_rate": 2e-4}),
     (_ANY, _ANY, "uivi", {"learning_rate": 1e-2, "scale_rate": 0.2, "decay_every": 3_000}),
+    ("small", _ANY, "pvi aisivi", {"learning_rate": 1e-2, "log_var": -2.0}),
+    ("medium", _ANY, "pvi aisivi", {"log_var": -4.0}),
+    (_ANY, _ANY, "aisivi", {"num_steps": 10_000, "decay_every": None, "num_mixing": 512}),
+    ("small", _ANY, "aisivi", {"num_samples": 128, "num_steps": 4_000}),
+    ("large", _ANY, "aisivi", {"learning_rate": 2e-4, "num_mixing": 256}),
     # --- trained families: the paper's settings of single problems
-    ("banana", _ANY, _TRAINED, {"log_var": -1.386}),
+    ("banana", _ANY, "ksivi ksivi-u sivi sivi-sm uivi", {"log_var": -1.386}),
     ("multimodal", _ANY, _TRAINED, {"annealed": True, "kernel": "imq", "detached": True}),
     ("student-t", _ANY, _TRAINED, {"annealed": True}),
     # Under a kernel that ignores distant pairs, draws with heavy tails run away. The released
@@ -98,9 +108,11 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         _TRAINED,
         {"num_samples": 100, "num_steps": 10_000, "decay_every": None, "critic_rate": 2e-3},
     ),
-    (_ANY, _FEW_STEPS, "uivi", {"num_steps": 4_000}),
+    (_ANY, _FEW_STEPS, "uivi aisivi", {"num_steps": 4_000}),
+    (_ANY, _FEW_STEPS, "aisivi", {"num_mixing": 64}),
     ("small", _FEW_STEPS, _TRAINED, {"learning_rate": 2e-3}),
     ("small", _FEW_STEPS, "uivi", {"learning_rate": 2e-2}),
+    ("small", _FEW_STEPS, "pvi aisivi", {"learning_rate": 1e-2}),
     ("medium", _FEW_STEPS, "ksivi-u sivi-sm", {"log_var": -5.0}),
     ("large", _FEW_STEPS, _TRAINED, {"learning_rate": 5e-4}),
     ("large", _FEW_STEPS, "ksivi ksivi-u", {"learning_rate": 1e-3}),
