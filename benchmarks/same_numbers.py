@@ -89,6 +89,8 @@ def trainings():
         family,
         ksivi.objectives.DenoisedScore(20, (16,), network_samples=50),
     )
+    cases["pvi"] = (plain, family, ksivi.objectives.PVI(20))
+    cases["aisivi"] = (plain, family, ksivi.objectives.AISIVI(20, 10, 2, (8,)))
     cases["wake"] = (plain, wide, ksivi.Wake(30, 30))
     cases["jeffreys"] = (plain, wide, ksivi.Jeffreys(ksivi.SIVI(30, 30), ksivi.Wake(30, 30)))
     cases["likelihood"] = (plain, wide, ksivi.MaximumLikelihood(points, 30, 30))

@@ -39,6 +39,8 @@ METHODS = {
     "kpg-is": lambda: ksivi.objectives.KPGIS(N, 10),
     "amortized-svgd": lambda: ksivi.objectives.AmortizedSVGD(N),
     "denoised-score": lambda: ksivi.objectives.DenoisedScore(N),
+    "pvi": lambda: ksivi.objectives.PVI(num_particles=N),
+    "aisivi": lambda: ksivi.objectives.AISIVI(N),
 }
 PAPER_SECONDS = {
     "ksivi": {50: 56.67, 100: 90.48, 200: 107.84},

@@ -15,7 +15,7 @@ import optax
 
 import ksivi
 from ksivi import diagnostics, kernels, metrics, objectives, problems
-from ksivi.families import Empirical, SampledMixing, SemiImplicit
+from ksivi.families import Empirical, ParticleMixing, SampledMixing, SemiImplicit
 
 KEY = jax.random.key(0)
 FOLDER = Path(tempfile.mkdtemp(prefix="ksivi-fuzz-"))
@@ -92,6 +92,7 @@ CALLS: dict[str, Call] = {
     "SemiImplicit.sample": call(FAMILY.sample, key=KEY, n=3),
     "SemiImplicit.log_prob": call(FAMILY.log_prob, key=KEY, x=ROWS, num_mixing=3),
     "SampledMixing": call(SampledMixing, sampler=lambda key: jax.random.normal(key, (2,))),
+    "ParticleMixing": call(ParticleMixing, points=ROWS),
     "Empirical": call(Empirical, points=ROWS),
     "KSIVI": call(ksivi.KSIVI, num_samples=4),
     "SIVI": call(ksivi.SIVI, num_samples=4),
@@ -101,6 +102,8 @@ CALLS: dict[str, Call] = {
     "KPGIS": call(objectives.KPGIS, num_samples=4, num_proposals=2),
     "AmortizedSVGD": call(objectives.AmortizedSVGD, num_samples=4),
     "DenoisedScore": call(objectives.DenoisedScore, num_samples=4, network_samples=4),
+    "PVI": call(objectives.PVI, num_particles=4),
+    "AISIVI": call(objectives.AISIVI, num_samples=4, num_mixing=4, proposal_hidden=(4,)),
     "Wake": call(ksivi.Wake, num_samples=4),
     "MaximumLikelihood": call(ksivi.MaximumLikelihood, points=ROWS),
     "MeanPrediction": call(

@@ -48,6 +48,8 @@ def test_chunks_progress_and_checkpoints_change_no_bit(tmp_path):
 OBJECTIVES = {
     "sivi-sm": lambda: ksivi.SIVISM(8, (8,), critic_optimizer=optax.adam(1e-3)),
     "uivi": lambda: ksivi.UIVI(8),
+    "pvi": lambda: ksivi.objectives.PVI(8),
+    "aisivi": lambda: ksivi.objectives.AISIVI(8, 4, 2, (4,)),
     "sivi": lambda: ksivi.SIVI(8, num_mixing=5),
     "kpg-is": lambda: ksivi.objectives.KPGIS(8, 2, proposal_hidden=(8,)),
     "denoised-score": lambda: ksivi.objectives.DenoisedScore(8, (8,), network_samples=8),
@@ -83,9 +85,10 @@ def test_troubles_in_chunks_of_another_size_are_found_at_the_same_steps(tmp_path
     [
         "sivi-sm",
         "uivi",
+        "pvi",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("sivi", "kpg-is", "denoised-score")
+            for name in ("sivi", "kpg-is", "denoised-score", "aisivi")
         ),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 import ksivi
 from ksivi.kernels import IMQ
-from ksivi.objectives import KPG, KPGIS, AmortizedSVGD, DenoisedScore
+from ksivi.objectives import AISIVI, KPG, KPGIS, PVI, AmortizedSVGD, DenoisedScore
 from ksivi.results import ChainDiagnostics
 
 pytest.importorskip("blackjax")
@@ -38,6 +38,8 @@ OBJECTIVES = {
     "kpg-is": lambda: KPGIS(100, 10, proposal_hidden=(64, 64)),
     "amortized-svgd": lambda: AmortizedSVGD(100),
     "denoised-score": lambda: DenoisedScore(100, (64, 64), network_samples=512),
+    "pvi": lambda: PVI(),
+    "aisivi": lambda: AISIVI(proposal_layers=2),
     "jeffreys, points": lambda dim=5: ksivi.Jeffreys(ksivi.SIVI(100, 100), likelihood(dim)),
 }
 # Objectives that do not seek the target: they trace once and repeat themselves like the others.

@@ -12,7 +12,15 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 import ksivi
-from ksivi.objectives import KPG, KPGIS, AbstractObjective, AmortizedSVGD, DenoisedScore
+from ksivi.objectives import (
+    AISIVI,
+    KPG,
+    KPGIS,
+    PVI,
+    AbstractObjective,
+    AmortizedSVGD,
+    DenoisedScore,
+)
 from linear import KEY, LOG_CONSTANT, LOG_VAR, OFFSET, WEIGHT, linear_family, normal_target
 
 N = 7
@@ -251,6 +259,88 @@ def test_mean_prediction(x64):
     np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-8)
 
 
+def mixture_score(x, z):
+    """∇ₓ log 1/M Σₘ q(x|zₘ), for each x."""
+    scores = []
+    for point in x:
+        parts = np.exp(log_conditional(point, z))
+        slopes = (np.asarray(z) @ WEIGHT + OFFSET - point) / SIGMA**2
+        scores.append(parts @ slopes / parts.sum())
+    return np.array(scores)
+
+
+def pvis_batch(z, xi, beta):
+    """The x of each particle in turn, and the path gradients ∇ log q − β s_p there."""
+    x = np.concatenate([place(z[m : m + 1], xi[2 * m : 2 * m + 2]) for m in range(len(z))])
+    return x, mixture_score(x, z) + beta * x
+
+
+def test_pvis_loss_and_gradient(x64):
+    draws, state, loss = step_of(PVI(4, noise_per_z=2))
+    z, xi = np.asarray(state.z), np.asarray(draws.batches[0][1])
+    x, force = pvis_batch(z, xi, 1)
+    log_q = [logsumexp(log_conditional(point, z)) - np.log(4) for point in x]
+    value, records = loss(linear_family())
+    np.testing.assert_allclose(value, np.mean(log_q - log_target(x)), rtol=1e-10)
+    np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-10)
+    # Not the gradient of the value, in which ∇ log q cancels: b moves x and q alike.
+    np.testing.assert_allclose(gradient_in_offset(loss), force.mean(axis=0), rtol=1e-8)
+
+
+def test_pvis_particles(x64):
+    """A preconditioned Langevin step along the path gradient, with an annealed target."""
+    options = {"annealing": ksivi.Annealing(start=0.2, horizon=10)}
+    objective = PVI(4, 2, step_size=0.05, temperature=0.3, **options)
+    draws, state, _ = step_of(objective, step=3)
+    z = np.asarray(objective.init(KEY, normal_target(), linear_family()).z)
+    _, force = pvis_batch(z, np.asarray(draws.batches[0][0]), 0.5)
+    slope = force.reshape(4, 2, 3).mean(axis=1) @ WEIGHT.T
+    squares = 0.1 * np.mean(slope**2, axis=0)
+    moved = z - 0.05 * (slope / np.sqrt(squares) + 0.3 * z)
+    moved += np.sqrt(2 * 0.05 * 0.3) * np.asarray(draws.langevin)
+    np.testing.assert_allclose(state.squares, squares, rtol=1e-7)
+    np.testing.assert_allclose(state.z, moved, rtol=1e-7)
+
+
+def test_aisivis_loss_and_gradient(x64):
+    """After steps that take the proposal away from N(0, I)."""
+    options = {"proposal_optimizer": optax.sgd(0.3), "proposal_steps": 3}
+    draws, state, loss = step_of(AISIVI(N, 5, 2, (4,), **options))
+    x = place(draws.z, draws.xi)
+    log_q, force = np.zeros(N), np.zeros((N, 3))
+    for i in range(N):
+        parts, slopes = np.zeros(5), np.zeros((5, 3))
+        for k in range(5):
+            z, log_tau = state.network.sample_and_log_prob(draws.proposed[i, k], jnp.asarray(x[i]))
+            assert abs(log_tau - log_mixing(draws.proposed[i, k])) > 1e-3
+            parts[k] = log_mixing(z) + log_conditional(x[i], z[None]) - log_tau
+            slopes[k] = (np.asarray(z) @ WEIGHT + OFFSET - x[i]) / SIGMA**2
+        log_q[i] = logsumexp(parts) - np.log(5)
+        force[i] = np.exp(parts - logsumexp(parts)) @ slopes + x[i]
+    value, records = loss(linear_family())
+    np.testing.assert_allclose(value, np.mean(log_q - log_target(x)), rtol=1e-8)
+    np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-8)
+    assert 1 / 5 < records["proposal_efficiency"] < 1
+    np.testing.assert_allclose(gradient_in_offset(loss), force.mean(axis=0), rtol=1e-6)
+
+
+def test_aisivis_proposal_climbs(x64):
+    """Two steps of plain ascent on E log τ(z|x), each on its own batch."""
+    options = {"proposal_optimizer": optax.sgd(1e-2), "proposal_steps": 2}
+    objective = AISIVI(N, 5, 2, (4,), **options)
+    draws, state, _ = step_of(objective)
+    flow = objective.init(KEY, normal_target(), linear_family()).network
+    for z, xi in zip(*draws.joint, strict=True):
+        x = place(z, xi)
+
+        def value(flow, z=z, x=x):
+            return sum(flow.log_prob(z[i], jnp.asarray(x[i])) for i in range(N)) / N
+
+        flow = jax.tree.map(lambda a, g: a + 1e-2 * g, flow, jax.grad(value)(flow))
+    for found, expected in zip(jax.tree.leaves(state.network), jax.tree.leaves(flow), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
+
+
 # Small instances of every objective, with score evaluations and minibatches per step.
 MADE = {
     "KSIVI": (lambda: ksivi.KSIVI(num_samples=6), 12, 2),
@@ -264,6 +354,8 @@ MADE = {
     "KPGIS": (lambda: KPGIS(6, 5, proposal_hidden=(4,)), 36, 1),
     "AmortizedSVGD": (lambda: AmortizedSVGD(6), 6, 1),
     "DenoisedScore": (lambda: DenoisedScore(6, (4,), network_steps=3), 6, 1),
+    "PVI": (lambda: PVI(4, 2), 16, 2),
+    "AISIVI": (lambda: AISIVI(6, 5, 2, (4,)), 6, 1),
     "Wake": (lambda: ksivi.Wake(6, 5), 6, 1),
     "Jeffreys": (lambda: ksivi.Jeffreys(ksivi.SIVI(6, 5), ksivi.Wake(7, 5)), 13, 1),
     "MaximumLikelihood": (lambda: ksivi.MaximumLikelihood(POINTS), 0, 1),
@@ -324,6 +416,20 @@ DEFAULTS = {
         "network_hidden": (128, 128),
         "network_steps": 5,
         "network_samples": 2_048,
+    },
+    PVI: {
+        "num_particles": 100,
+        "noise_per_z": 1,
+        "step_size": 1e-2,
+        "temperature": 1e-8,
+    },
+    AISIVI: {
+        "num_samples": 100,
+        "num_mixing": 64,
+        "proposal_layers": 4,
+        "proposal_hidden": (32, 32),
+        "proposal_steps": 1,
+        "warm_up": 0,
     },
     ksivi.Wake: {"num_samples": 64, "num_mixing": 256, "scale": 1.5},
     ksivi.Jeffreys: {"share": 0.5},

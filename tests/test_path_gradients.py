@@ -266,8 +266,8 @@ def test_the_proposal_is_a_density_that_it_draws_from():
     state = objective.init(KEY, normal_target(), family)
     noise = jax.tree.map(lambda a: a[0], objective.draw(KEY, normal_target(), family).proposals)
     proposal, x = objective._proposal(family, state.network), jnp.array([1.0, -2.0, 0.5])
-    z = proposal.sample(x, noise)
-    weights = np.asarray(jnp.exp(jax.vmap(proposal.log_weight, (None, 0))(x, z)), float)
+    z = proposal.sample(noise, x)
+    weights = np.asarray(jnp.exp(jax.vmap(proposal.log_weight, (0, None))(z, x)), float)
     assert weights.max() < 4
     assert weights.std() > 0.1
     z = np.asarray(z, float)

@@ -13,9 +13,11 @@ from ..families import SemiImplicit, groups
 from ..kernels import IMQ, AbstractKernel, Gaussian, Median, Riesz
 from ..methods import KSDD, MALA, MIED, NUTS, SGLD, SVGD, AbstractMethod, run
 from ..objectives import (
+    AISIVI,
     KPG,
     KPGIS,
     KSIVI,
+    PVI,
     SIVI,
     SIVISM,
     UIVI,
@@ -43,6 +45,8 @@ TrainedMethod = Literal[
     "kpg-is",
     "amortized-svgd",
     "denoised-score",
+    "pvi",
+    "aisivi",
 ]
 ESTIMATORS: dict[str, Estimator] = {
     "ksivi": "vanilla",
@@ -82,7 +86,8 @@ class TrainingPlan:
     - `detached`: whether no gradient flows through KSIVI's median bandwidth.
     - `log_density_share`: the share of the steps after which KSIVI's `log_density_weight` has
         fallen to 0.
-    - `num_mixing`: K of SIVI, and the proposals for each sample of KPG-IS.
+    - `num_mixing`: K of SIVI and AISIVI, the proposals for each sample of KPG-IS, and PVI's
+        particles, which share `num_samples`.
     - `critic_hidden`, `critic_rate`: of SIVI-SM's critic, of KPG-IS's proposal, and of the network
         of the denoised score.
     - `critic_warm_up`: of SIVI-SM's critic.
@@ -190,6 +195,8 @@ class TrainingPlan:
             "kpg-is": self._kpg_is,
             "amortized-svgd": lambda **options: AmortizedSVGD(kernel=self._kernel(), **options),
             "denoised-score": self._denoised_score,
+            "pvi": self._pvi,
+            "aisivi": lambda **options: AISIVI(num_mixing=self.num_mixing, **options),
         }
         return make[self.method](num_samples=self.num_samples, annealing=annealing)
 
@@ -221,6 +228,9 @@ class TrainingPlan:
         return DenoisedScore(
             network_hidden=self.critic_hidden, network_optimizer=self._critic_adam(), **options
         )
+
+    def _pvi(self, num_samples: int, **options) -> PVI:
+        return PVI(self.num_mixing, -(-num_samples // self.num_mixing), **options)
 
     def _ksivi(self, **options) -> KSIVI:
         share = self.log_density_share

@@ -7,8 +7,10 @@ from ._empirical import Empirical
 from ._frozen import Frozen, groups, trainable
 from ._layers import Triangular
 from ._mixing import AbstractMixing, GaussianMixing, ModeMixing, SampledMixing, WideMixing
+from ._mixing import ParticleMixing as ParticleMixing
 from ._mixture import GaussianMixture
 from ._networks import MLP, Constant, PerMode
+from ._semi_implicit import Noise as Noise
 from ._semi_implicit import SemiImplicit
 from ._warped import WarpedGaussian
 

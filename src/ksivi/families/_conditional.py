@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Scalar
 
+from .._core.checks import as_floats
 from .._core.numerics import full_precision
 from .._core.registry import register
 from ._frozen import Frozen
@@ -93,3 +95,23 @@ def place(
 ) -> tuple[Float[Array, " d"], Float[Array, " d"]]:
     """x = μ + σ ⊙ ξ and the conditional score ∇ₓ log q(x|z) = −ξ / σ there."""
     return mean + jnp.exp(0.5 * log_var) * xi, -jnp.exp(-0.5 * log_var) * xi
+
+
+def log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Float[Array, " d"]:
+    """The first log σ², one number per coordinate. Raises `ValueError` unless it is above its floor."""
+    start, floors = as_vector(log_var, "log_var", dim), as_vector(floor, "min_log_var", dim)
+    traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
+    if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
+        raise ValueError(
+            f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}"
+        )
+    return start
+
+
+def as_vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
+    """One number per coordinate, from that or from one number for all."""
+    expected = f"one number or have shape ({dim},)"
+    found = as_floats(value, name, expected)
+    if found.shape not in ((), (dim,)):
+        raise ValueError(f"{name} must be {expected}, got shape {found.shape}")
+    return jnp.broadcast_to(found, (dim,))

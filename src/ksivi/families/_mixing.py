@@ -27,6 +27,11 @@ class AbstractMixing(AbstractFrozen):
     def log_prob(self, z: Float[Array, " k"]) -> Scalar:
         """log q(z). Raises `ValueError` if it is not known."""
 
+    @property
+    def particles(self) -> Float[Array, "m k"] | None:
+        """All z, if they are finitely many and equally likely. Then q(x) is known; otherwise None."""
+        return None
+
     def widened(self, scale: Float[Array, ""]) -> "AbstractMixing":
         """A distribution with wider tails, for proposals: half of the draws are `scale` times z."""
         return WideMixing(self, scale)
@@ -94,6 +99,45 @@ class SampledMixing(AbstractMixing):
         if self.log_density is None:
             raise ValueError("this mixing distribution has a sampler but no log_density")
         return self.log_density(z)
+
+
+@register
+class ParticleMixing(AbstractMixing):
+    r"""z is one of M stored particles, each with probability 1/M.
+
+    A family with this mixing is a finite mixture, q(x) = 1/M Σₘ q(x|zₘ), whose density is known.
+
+    **Arguments:**
+
+    - `points`: one particle per row.
+
+    ```python
+    particles = jax.random.normal(jax.random.key(0), (100, 3))
+    mixing = ksivi.families.ParticleMixing(particles)
+    family = ksivi.SemiImplicit.mlp(jax.random.key(1), dim=2, mixing_dim=3, mixing=mixing)
+    ```
+    """
+
+    points: Float[Array, "m k"]
+
+    def __init__(self, points: Float[Array, "m k"]):
+        self.points = as_floats(points, "points", "one particle per row")
+        if self.points.ndim != 2 or 0 in self.points.shape:
+            raise ValueError(f"points must be one particle per row, got {describe(points)}")
+
+    @property
+    def particles(self):
+        return self.points
+
+    def sample(self, key, n, dtype=float):
+        chosen = jax.random.randint(key, (n,), 0, len(self.points))
+        return self.points[chosen].astype(dtype)
+
+    def log_prob(self, z):
+        raise ValueError("particles have probabilities but no density")
+
+    def widened(self, scale):
+        return ParticleMixing(jnp.concatenate([self.points, scale * self.points]))
 
 
 class WideMixing(AbstractMixing):

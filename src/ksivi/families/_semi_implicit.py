@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 from .._core.checks import (
     as_choice,
     as_count,
-    as_floats,
     as_positive,
     as_single_key,
     as_widths,
@@ -25,10 +24,18 @@ from .._core.normals import Normal
 from .._core.numerics import log_mean_exp
 from .._core.registry import register
 from .._core.sharding import shard
-from ._conditional import DiagonalGaussian, exact_log_normals, log_normal, log_normals, place
+from ._conditional import (
+    DiagonalGaussian,
+    as_vector,
+    exact_log_normals,
+    log_normal,
+    log_normals,
+    log_var_start,
+    place,
+)
 from ._family import AbstractFamily, few_sizes
 from ._layers import Triangular
-from ._mixing import AbstractMixing, GaussianMixing, SampledMixing
+from ._mixing import AbstractMixing, GaussianMixing, ParticleMixing, SampledMixing
 from ._networks import MLP, Constant
 
 _POINTS_AT_ONCE = 1_000
@@ -111,7 +118,7 @@ class SemiImplicit(AbstractFamily):
         as_choice(scale, "scale", ("global", "network"))
         mean_key, scale_key = jax.random.split(key)
         widths = (mixing_dim, *as_widths(hidden, "hidden"), dim)
-        start = _log_var_start(log_var, min_log_var, dim)
+        start = log_var_start(log_var, min_log_var, dim)
         log_var_map: Callable = Constant(start)
         if scale == "network":
             log_var_map = MLP(scale_key, widths, activation).with_output(0.1, start)
@@ -130,8 +137,8 @@ class SemiImplicit(AbstractFamily):
         """The diagonal Gaussian N(loc, diag σ²), which ignores z, as in the paper's theory."""
         dim = as_count(dim, "dim")
         mean, scale = (
-            Constant(_vector(loc, "loc", dim)),
-            Constant(_log_var_start(log_var, min_log_var, dim)),
+            Constant(as_vector(loc, "loc", dim)),
+            Constant(log_var_start(log_var, min_log_var, dim)),
         )
         return cls(GaussianMixing(0), DiagonalGaussian(mean, scale, min_log_var))
 
@@ -140,12 +147,22 @@ class SemiImplicit(AbstractFamily):
         """The precision of the parameters. Draws use it, whatever JAX's default precision is."""
         return jnp.result_type(*filter(eqx.is_inexact_array, jax.tree.leaves(self.conditional)))
 
+    @property
+    def mixing_dim(self) -> int:
+        """The dimension of z."""
+        draw = lambda key: self.mixing.sample(key, 1)  # noqa: E731
+        return eqx.filter_eval_shape(draw, jax.random.key(0)).shape[1]
+
     def with_normals(self, normal: Normal) -> "SemiImplicit":
         """The same family, whose z and ξ come from standard normals that `normal` makes."""
         family = copy.copy(self)  # not by `__init__`, which would find the dimension again
         object.__setattr__(family, "mixing", self.mixing.with_normals(normal))
         object.__setattr__(family, "normal", normal)
         return family
+
+    def with_particles(self, z: Float[Array, "m k"]) -> "SemiImplicit":
+        """The finite mixture 1/M Σₘ q(x|zₘ), with the same conditional."""
+        return eqx.tree_at(lambda family: family.mixing, self, ParticleMixing(z))
 
     def widened(self, scale: float | Scalar) -> "SemiImplicit":
         """The same family with a wider mixing distribution, for proposals."""
@@ -228,9 +245,15 @@ class SemiImplicit(AbstractFamily):
     def sample_and_log_prob(
         self, key: PRNGKeyArray, n: int, num_mixing: int
     ) -> tuple[Float[Array, "n d"], Float[Array, " n"]]:
-        """n draws of x with log q̂(x), over the z that made x and `num_mixing` others."""
+        """n draws of x with log q̂(x), over the z that made x and `num_mixing` others.
+
+        With finitely many z it is log q(x).
+        """
         noise_key, mixing_key = jax.random.split(key)
         noise = self.noise(noise_key, n)
+        if self.mixing.particles is not None:
+            x = self.transport(noise)[0]
+            return x, self.log_prob(mixing_key, x, num_mixing)
         others = self.mixing.sample(mixing_key, num_mixing, self.dtype)
         return self.transport_and_log_prob(noise, others, exact_log_normals)
 
@@ -239,11 +262,13 @@ class SemiImplicit(AbstractFamily):
     ) -> Float[Array, " n"]:
         """log 1/K Σₖ q(x|zₖ) over K = `num_mixing` new draws of z.
 
-        It is too low on average, and far too low for small K.
+        It is too low on average, and far too low for small K. With finitely many z the sum is over
+        all of them, and exact.
         """
         key, num_mixing = as_single_key(key), as_count(num_mixing, "num_mixing")
         require_points(x, self.dim)
-        z = self.mixing.sample(key, num_mixing, self.dtype)
+        z = self.mixing.particles
+        z = self.mixing.sample(key, num_mixing, self.dtype) if z is None else z.astype(self.dtype)
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         log_mixture = lambda point: log_mean_exp(exact_log_normals(point[None], mean, log_var))[0]  # noqa: E731
         in_blocks = lambda u: lax.map(log_mixture, u, batch_size=_POINTS_AT_ONCE)  # noqa: E731
@@ -287,21 +312,3 @@ def _sampled(mixing: Callable) -> SampledMixing:
         )
     with attributing_errors_to("mixing"):
         return SampledMixing(mixing)
-
-
-def _log_var_start(log_var: float | Array, floor: float | Array, dim: int) -> Float[Array, " d"]:
-    start, floors = _vector(log_var, "log_var", dim), _vector(floor, "min_log_var", dim)
-    traced = isinstance(start, jax.core.Tracer) or isinstance(floors, jax.core.Tracer)
-    if not traced and not bool(jnp.all(jnp.isfinite(start) & (start > floors))):
-        raise ValueError(
-            f"log_var must be above min_log_var = {floor}, where it has a gradient, got {log_var}"
-        )
-    return start
-
-
-def _vector(value: float | Array, name: str, dim: int) -> Float[Array, " d"]:
-    expected = f"one number or have shape ({dim},)"
-    found = as_floats(value, name, expected)
-    if found.shape not in ((), (dim,)):
-        raise ValueError(f"{name} must be {expected}, got shape {found.shape}")
-    return jnp.broadcast_to(found, (dim,))

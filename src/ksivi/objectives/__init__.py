@@ -4,6 +4,7 @@ Users import the first ones from the top, as `ksivi.KSIVI`, and rivals published
 `ksivi.objectives.KPG`. This package adds the interface of a new one.
 """
 
+from ._aisivi import AISIVI as AISIVI
 from ._amortized_svgd import AmortizedSVGD as AmortizedSVGD
 from ._denoised_score import DenoisedScore as DenoisedScore
 from ._jeffreys import Jeffreys as Jeffreys
@@ -14,6 +15,7 @@ from ._ksivi import KSIVI as KSIVI
 from ._likelihood import MaximumLikelihood as MaximumLikelihood
 from ._objective import AbstractObjective
 from ._prediction import MeanPrediction as MeanPrediction
+from ._pvi import PVI as PVI
 from ._schedules import Annealing as Annealing
 from ._schedules import Decay as Decay
 from ._sivi import SIVI as SIVI

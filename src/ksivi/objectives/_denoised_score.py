@@ -13,7 +13,7 @@ from .._core.checks import as_count, as_widths
 from .._core.closures import Optimizer, as_optimizer
 from ..families import MLP
 from ._learner import Learner
-from ._objective import AbstractObjective, auxiliary, path_loss
+from ._objective import AbstractObjective, auxiliary, noise_of_batches, path_loss
 from ._schedules import Schedule, anneal, as_schedule
 
 
@@ -86,10 +86,8 @@ class DenoisedScore(AbstractObjective):
     def draw(self, key, target, family) -> DenoisedScoreDraws:
         noise_key, network_key, rows_key = jax.random.split(key, 3)
         z, xi = family.noise(noise_key, self.num_samples)
-        network_z, network_xi = jax.vmap(lambda k: family.noise(k, self.network_samples))(
-            jax.random.split(network_key, self.network_steps)
-        )
-        return DenoisedScoreDraws(z, xi, network_z, network_xi, target.draw_rows(rows_key))
+        batches = noise_of_batches(network_key, family, self.network_steps, self.network_samples)
+        return DenoisedScoreDraws(z, xi, *batches, target.draw_rows(rows_key))
 
     def prepare(self, state, draws, target, family, step):
         """Updates ψ, once for each of its batches."""

@@ -97,9 +97,8 @@ class KPGIS(AbstractObjective):
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
 
     def init(self, key, target, family) -> Learner:
-        require_mixing_density(key, family, "KPGIS", "for the weights of its proposals")
-        mixing_dim = family.mixing.sample(key, 1).shape[1]
-        network = MLP(key, (family.dim, *self.proposal_hidden, 2 * mixing_dim + 1))
+        require_mixing_density(family, "KPGIS", "it weighs proposals of z given x")
+        network = MLP(key, (family.dim, *self.proposal_hidden, 2 * family.mixing_dim + 1))
         return Learner.of(network, self.proposal_optimizer, family.dtype)
 
     def draw(self, key, target, family) -> KPGISDraws:
@@ -119,7 +118,7 @@ class KPGIS(AbstractObjective):
         x, _ = family.transport((draws.z, draws.xi))
 
         def loss(network: MLP) -> Array:
-            return -jnp.mean(jax.vmap(self._proposal(family, network).log_prob)(x, draws.z))
+            return -jnp.mean(jax.vmap(self._proposal(family, network).log_prob)(draws.z, x))
 
         return state.descended(loss, self.proposal_optimizer)
 
@@ -147,8 +146,8 @@ class KPGIS(AbstractObjective):
         target: Target,
     ) -> Float[Array, "n d"]:
         """f at every x."""
-        z = jax.vmap(proposal.sample)(x, draws.proposals)
-        weights = jnp.exp(jax.vmap(jax.vmap(proposal.log_weight, (None, 0)))(x, z))
+        z = jax.vmap(proposal.sample)(draws.proposals, x)
+        weights = jnp.exp(jax.vmap(jax.vmap(proposal.log_weight, (0, None)))(z, x))
         noise = lax.collapse(z, 0, 2), lax.collapse(draws.proposed_xi, 0, 2)
         others, conditional_score = lax.stop_gradient(family.transport(noise))
         difference = conditional_score - jax.vmap(target.score)(others)

@@ -1,15 +1,18 @@
 """The interface of objectives, so that one training loop serves all of them."""
 
 import abc
+from typing import TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
-from ..families import SemiImplicit
+from ..families import Noise, SemiImplicit
 from ..targets import Target, stein_ratio
 
+Module = TypeVar("Module", bound=eqx.Module)
 Aux = dict[str, Scalar]
 """Numbers that a step records besides its loss, by name."""
 
@@ -56,6 +59,13 @@ class AbstractObjective(eqx.Module):
     ) -> tuple[Scalar, Aux]:
         """The loss to minimise over the family, and numbers to record: at least `stein_ratio`."""
 
+    def sampler(self, family: SemiImplicit, state: PyTree) -> SemiImplicit:
+        """The family that the posterior draws from. By default it is the trained family.
+
+        An objective whose inner state is a part of q, such as particles, adds it here.
+        """
+        return family
+
     @property
     @abc.abstractmethod
     def score_evals(self) -> int:
@@ -76,13 +86,31 @@ def path_loss(force: Float[Array, "n d"], x: Float[Array, "n d"]) -> Scalar:
     return jnp.mean(jnp.sum(lax.stop_gradient(force) * x, axis=1))
 
 
-def require_mixing_density(key: PRNGKeyArray, family: SemiImplicit, name: str, why: str) -> None:
-    """Raises `ValueError` if the density of the mixing distribution is not known."""
-    z = family.mixing.sample(key, 1, family.dtype)[0]
+def held(module: Module) -> Module:
+    """The same module, with all arrays held constant."""
+    return jax.tree.map(lambda a: lax.stop_gradient(a) if eqx.is_array(a) else a, module)
+
+
+def noise_of_batches(key: PRNGKeyArray, family: SemiImplicit, batches: int, n: int) -> Noise:
+    """Mixing variables and noise of several batches of n samples, each from its own key."""
+    return jax.vmap(lambda k: family.noise(k, n))(jax.random.split(key, batches))
+
+
+def require_mixing_density(family: SemiImplicit, name: str, reason: str) -> None:
+    """Raises `ValueError` unless q(z) is known."""
     try:
-        eqx.filter_eval_shape(family.mixing.log_prob, z)
+        eqx.filter_eval_shape(family.mixing.log_prob, jnp.zeros(family.mixing_dim, family.dtype))
     except ValueError as error:
-        raise ValueError(f"{name} needs the density of the mixing, {why}: {error}") from error
+        raise ValueError(
+            f"{name} needs the density of the mixing, since {reason}: {error}"
+        ) from error
+
+
+def require_joint_density(family: SemiImplicit, name: str, reason: str) -> None:
+    """Raises `ValueError` unless q(z) and q(x|z) are known as functions of z."""
+    if family.layer is not None:
+        raise ValueError(f"{name} needs a family without an affine layer, since {reason}")
+    require_mixing_density(family, name, reason)
 
 
 def auxiliary(

@@ -28,14 +28,14 @@ class Proposal(eqx.Module):
     network: MLP
     min_share: Scalar
 
-    def sample(self, x: Float[Array, " d"], noise: ProposalNoise) -> Float[Array, "l k"]:
+    def sample(self, noise: ProposalNoise, x: Float[Array, " d"]) -> Float[Array, "l k"]:
         """One z for each row of the noise."""
         mean, log_var, logit = self._parameters(x)
         share = self.min_share + (1 - self.min_share) * jax.nn.sigmoid(logit)
         local = mean[None] + jnp.exp(0.5 * log_var)[None] * noise.normal
         return jnp.where((noise.levels < share)[:, None], noise.mixing, local)
 
-    def log_prob(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Scalar:
+    def log_prob(self, z: Float[Array, " k"], x: Float[Array, " d"]) -> Scalar:
         """log τ(z|x)."""
         mean, log_var, logit = self._parameters(x)
         local = log_normal((z - mean) * jnp.exp(-0.5 * log_var), log_var)
@@ -43,9 +43,9 @@ class Proposal(eqx.Module):
         log_share = jnp.log(self.min_share + (1 - self.min_share) * jax.nn.sigmoid(logit))
         return jnp.logaddexp(log_share + self.mixing.log_prob(z), log_rest + local)
 
-    def log_weight(self, x: Float[Array, " d"], z: Float[Array, " k"]) -> Scalar:
+    def log_weight(self, z: Float[Array, " k"], x: Float[Array, " d"]) -> Scalar:
         """log q(z)/τ(z|x), at most −log α_min."""
-        return self.mixing.log_prob(z) - self.log_prob(x, z)
+        return self.mixing.log_prob(z) - self.log_prob(z, x)
 
     def _parameters(
         self, x: Float[Array, " d"]

@@ -14,7 +14,7 @@ from .._core.closures import Optimizer, as_optimizer
 from ..families import MLP, SemiImplicit
 from ..targets import Target
 from ._learner import Learner
-from ._objective import AbstractObjective, Aux, auxiliary
+from ._objective import AbstractObjective, Aux, auxiliary, noise_of_batches
 from ._schedules import Schedule, anneal, as_schedule
 
 
@@ -86,9 +86,7 @@ class SIVISM(AbstractObjective):
     def draw(self, key, target, family) -> SIVISMDraws:
         noise_key, rows_key = jax.random.split(key)
         batches = self.critic_steps + 1
-        z, xi = jax.vmap(lambda k: family.noise(k, self.num_samples))(
-            jax.random.split(noise_key, batches)
-        )
+        z, xi = noise_of_batches(noise_key, family, batches, self.num_samples)
         rows = target.draw_rows(jax.random.split(rows_key, batches))
         return SIVISMDraws(z, xi, rows)
 

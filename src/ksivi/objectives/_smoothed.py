@@ -9,7 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int
 
 from ..kernels import AbstractKernel
-from ._objective import AbstractObjective, auxiliary, path_loss
+from ._objective import AbstractObjective, auxiliary, noise_of_batches, path_loss
 from ._schedules import Schedule, anneal
 
 
@@ -47,8 +47,7 @@ class AbstractSmoothed(AbstractObjective):
 
     def draw(self, key, target, family) -> SmoothedDraws:
         noise_key, rows_key = jax.random.split(key)
-        keys = jax.random.split(noise_key)
-        z, xi = jax.vmap(lambda k: family.noise(k, self.num_samples))(keys)
+        z, xi = noise_of_batches(noise_key, family, 2, self.num_samples)
         return SmoothedDraws(z, xi, target.draw_rows(rows_key))
 
     def loss(self, family, state, draws, target, step):

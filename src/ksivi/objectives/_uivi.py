@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
 from .._core.checks import as_count, as_positive
 from ..families import SemiImplicit
-from ._objective import AbstractObjective, auxiliary, path_loss, require_mixing_density
+from ._objective import AbstractObjective, auxiliary, path_loss, require_joint_density
 from ._schedules import Schedule, anneal, as_schedule
 
 _TARGET_ACCEPTANCE = 0.9
@@ -94,11 +94,7 @@ class UIVI(AbstractObjective):
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
 
     def init(self, key: PRNGKeyArray, target, family: SemiImplicit) -> Chains:
-        if family.layer is not None:
-            raise ValueError(
-                "UIVI needs a family without an affine layer, since its chains run on q(z|x)"
-            )
-        require_mixing_density(key, family, "UIVI", "since its chains run on q(z|x)")
+        require_joint_density(family, "UIVI", "its chains run on q(z|x)")
         score = jnp.zeros((self.num_samples, family.dim), family.dtype)
         return Chains(self.step_size.astype(family.dtype), score)
 

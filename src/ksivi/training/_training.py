@@ -93,7 +93,9 @@ class Training(Task):
         target = (
             self.pick(self.per_run["target"], i) if "target" in self.per_run else self.setup.target
         )
-        return Posterior.of(self.setup.family(self.pick(params, i)), target)
+        params, inner = self.pick((params, state.objective), i)
+        family = self.setup.objective.sampler(self.setup.family(params), inner)
+        return Posterior.of(family, target)
 
     def with_early_ratio(self, state: TrainState, ratio):
         found = jnp.asarray(ratio if self.batched else ratio[0], state.early_ratio.dtype)
