@@ -125,7 +125,7 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     # --- trained families: what the methods published since the paper have of their own
     # A narrow start. Inner networks have smaller steps than SIVI-SM's critic.
     ("medium", _ANY, _PATH, {"log_var": -5.0}),
-    ("large", _FEW_STEPS, _PATH, {"learning_rate": 1e-3}),
+    ("large", _FEW_STEPS, f"{_PATH} pvi aisivi", {"learning_rate": 1e-3}),
     (_ANY, _ANY, "kpg-is denoised-score", {"critic_rate": 1e-3}),
     (_ANY, _FEW_STEPS, "kpg-is denoised-score", {"critic_hidden": (128, 128)}),
     (_ANY, _ANY, "kpg-is", {"num_mixing": 10}),
