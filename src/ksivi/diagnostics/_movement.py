@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_single_key
-from .._core.hmc import Evaluate, Place, hmc_transition, where_finite
+from .._core.hmc import Evaluate
 from .._core.mixtures import root_of
 from .._core.numerics import generator
 from .._core.roots import DenseRoot, Root
@@ -16,6 +16,7 @@ from ..results import Posterior
 from ..targets import Evaluator, Target
 from ._checks import require_fit
 from ._differences import Difference, difference
+from ._walkers import walkers_from
 
 _ACCEPTANCE, _FIRST_STEP = 0.8, 0.3
 _APART = 4
@@ -164,21 +165,14 @@ def chains(
     - `frame`: mean and R. Default: those of the draws, of which there must be more than dimensions.
     """
     mean, root = frame or (before.mean(axis=0), DenseRoot(root_of(before)))
-
-    @np.errstate(all="ignore")
-    def at(u: Float[np.ndarray, "n d"]) -> Place:
-        log_densities, scores = where_finite(evaluate, mean + root.times(u))
-        return Place(u, log_densities, root.pulled(scores))
-
-    place, kept = at(root.solve(before - mean)), []
+    walkers, kept = walkers_from(rng, evaluate, before, mean, root, num_transitions), []
     log_step, rates = np.log(_FIRST_STEP), np.zeros(num_transitions)
     for t in range(num_transitions):
-        place, accepted = hmc_transition(rng, at, place, np.exp(log_step))
-        rates[t] = accepted.mean()
+        rates[t] = walkers.move(float(np.exp(log_step)))
         if t < num_transitions // 2:
             log_step += 2 / np.sqrt(t + 1) * (rates[t] - _ACCEPTANCE)
         elif (num_transitions - 1 - t) % _APART == 0:
-            kept.append((mean + root.times(place.x), place.value))
+            kept.append(walkers.states())
     states, log_densities = map(np.stack, zip(*kept, strict=True))
     return Movement(before, states, float(rates[num_transitions // 2 :].mean()), log_densities)
 

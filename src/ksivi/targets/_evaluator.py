@@ -51,11 +51,7 @@ class Evaluator:
     def __call__(
         self, points: Float[np.ndarray, "n d"]
     ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "n d"]]:
-        if self.is_over:
-            raise OutOfTime
-        self.count += len(points)
-        if self.watch is not None:
-            self.watch(self.count)
+        self.spend(len(points))
         with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite
             x = np.asarray(points, jnp.result_type(float))
         # All calls are made before the first result is read, so that the device is never idle.
@@ -63,6 +59,17 @@ class Evaluator:
         values = [np.asarray(value, np.float64)[:n] for n, (value, _) in parts]
         scores = [np.asarray(score, np.float64)[:n] for n, (_, score) in parts]
         return np.concatenate([np.zeros(0), *values]), np.concatenate([x[:0], *scores])
+
+    def spend(self, count: int) -> None:
+        """Counts evaluations, also those of programs around the target.
+
+        Raises `OutOfTime` if the deadline has passed.
+        """
+        if self.is_over:
+            raise OutOfTime
+        self.count += count
+        if self.watch is not None:
+            self.watch(self.count)
 
     @property
     def _sizes(self) -> tuple[int, ...]:
