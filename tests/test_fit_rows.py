@@ -110,7 +110,7 @@ def test_a_long_fit_is_announced_once(monkeypatch):
     monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))
     all_rows = target_of(regression(20_000), batch_size=None)
     bar = _Bar()
-    price = Price(bar, all_rows, True)
+    price = Price(bar, Evaluator(all_rows), True)
     for count in range(32, 32 * 20, 32):
         price(count)
     (remark,) = bar.remarks
@@ -123,7 +123,8 @@ def test_in_many_dimensions_many_rows_mean_fewer_evaluations(monkeypatch):
     monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))
     few = lambda x, rows: log_likelihood(x[:DIM], rows)  # noqa: E731
     bar = _Bar()
-    price = Price(bar, target_of(regression(20_000), few, dim=200, batch_size=None), True)
+    target = target_of(regression(20_000), few, dim=200, batch_size=None)
+    price = Price(bar, Evaluator(target), True)
     for count in range(32, 32 * 20, 32):
         price(count)
     assert "at least 25,000 evaluations, 3.1 ms each" in bar.remarks[0]
@@ -133,7 +134,7 @@ def test_a_short_fit_is_not_announced(monkeypatch):
     clock = iter(np.arange(0.0, 1.0, 0.001))
     monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))
     bar = _Bar()
-    price = Price(bar, target_of(regression(20_000), batch_size=None), True)
+    price = Price(bar, Evaluator(target_of(regression(20_000), batch_size=None)), True)
     for count in range(32, 32 * 20, 32):
         price(count)
     assert bar.remarks == []

@@ -201,7 +201,7 @@ def _fit_as_it_is(
     """A fit to a target with the rows that it has."""
     evaluate = Evaluator(target)
     evaluate.deadline = began + plan.budget
-    evaluate.watch = None if plan.bar is None else Price(plan.bar, target, plan.is_advised)
+    evaluate.watch = None if plan.bar is None else Price(plan.bar, evaluate, plan.is_advised)
     is_large = evaluate.dim > LARGE_DIM and plan.kind != "sampler"
     start, answer = (_large if is_large else _small)(rng, evaluate, plan, began)
     corrected = None

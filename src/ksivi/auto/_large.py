@@ -30,7 +30,7 @@ _MAX_GAP = 8.0
 _MOST_DENSE = 2_000
 """The largest dimension of an answer with a full matrix."""
 _NUM_CHAINS, _FEW_CHAINS = 256, 64
-"""The number of chains, and that for targets with many rows, whose scores are expensive."""
+"""The number of chains, and that for targets whose scores are expensive."""
 _TRANSITIONS = 40
 _DOUBLINGS = 5
 """How often the chains go on, each time for twice as many transitions as the time before."""
@@ -181,7 +181,7 @@ def _memory(moved: Movement) -> float:
 
 
 def _num_chains(evaluate: Evaluator) -> int:
-    return _FEW_CHAINS if evaluate.target.density.has_many_rows else _NUM_CHAINS
+    return _FEW_CHAINS if evaluate.is_expensive else _NUM_CHAINS
 
 
 def _unchecked(evaluate: Evaluator, warped: Warped) -> Answer:

@@ -3,31 +3,31 @@
 import math
 import time
 
-from ..targets import Target
+from ..targets import Evaluator
 from ..training import Stages
 from ._measured import LARGE_DIM
 
 _LEAST, _LEAST_WITH_FEW_CHAINS = 80_000, 25_000
 """The number of evaluations that a fit makes if a Gaussian is enough. Others make more. In many
-dimensions there are fewer chains if there are many rows, and so fewer evaluations."""
+dimensions there are fewer chains if evaluations are expensive, and so fewer evaluations."""
 _LONG = 60.0
 """Seconds. A longer fit is announced."""
 _FEWEST_CALLS, _SOON = 5, 5.0
 """The price is known after so many calls, or after so many seconds."""
-_LEAST_POINTS = 32
+_LEAST_POINTS, _LEAST_EXPENSIVE_POINTS = 32, 8
 """Fewer points cost as much as these."""
 
 
 class Price:
-    """Watches the evaluations of a target, and remarks once if the fit will take long.
+    """Watches an evaluator, and remarks once if the fit will take long.
 
     **Arguments:**
 
     - `is_advised`: whether to say that minibatches would be quicker.
     """
 
-    def __init__(self, bar: Stages, target: Target, is_advised: bool):
-        self._bar, self._target, self._is_advised = bar, target, is_advised
+    def __init__(self, bar: Stages, evaluate: Evaluator, is_advised: bool):
+        self._bar, self._evaluate, self._is_advised = bar, evaluate, is_advised
         self._began = self._last = time.perf_counter()
         self._points = self._calls = self._count = 0
         self._seconds, self._is_known = math.inf, False
@@ -40,7 +40,7 @@ class Price:
         now = time.perf_counter()
         if self._points:  # the first call also compiles, so the quickest counts
             self._seconds = min(self._seconds, (now - self._last) / self._points)
-        self._last, self._points = now, max(count - self._count, _LEAST_POINTS)
+        self._last, self._points = now, max(count - self._count, self._least_points)
         self._count, self._calls = count, self._calls + 1
         is_soon = self._calls > 2 and now - self._began > _SOON
         self._is_known = self._calls > _FEWEST_CALLS or is_soon
@@ -48,16 +48,19 @@ class Price:
             self._bar.remark(self._text())
 
     @property
+    def _least_points(self) -> int:
+        return _LEAST_EXPENSIVE_POINTS if self._evaluate.is_expensive else _LEAST_POINTS
+
+    @property
     def _least(self) -> int:
-        density = self._target.density
-        has_few_chains = self._target.dim > LARGE_DIM and density.has_many_rows
+        has_few_chains = self._evaluate.dim > LARGE_DIM and self._evaluate.is_expensive
         return _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
 
     def _text(self) -> str:
         minutes = self._least * self._seconds / 60
         each = f"{1e3 * self._seconds:.2g} ms each"
         price = f"this fit may take {minutes:.0f} min or more: at least {self._least:,} evaluations, {each}"
-        num_rows = self._target.density.num_rows
+        num_rows = self._evaluate.target.density.num_rows
         if not self._is_advised:
             return price
         if num_rows is None:

@@ -19,8 +19,7 @@ from .._core.hmc import (
     where_finite,
 )
 from .._core.roots import Root
-from .._core.sharding import shard
-from ..targets import Evaluator, Target
+from ..targets import Evaluator, Target, at_points
 
 Points = Float[np.ndarray, "n d"]
 States = tuple[Points, Float[np.ndarray, " n"]]
@@ -126,9 +125,7 @@ def _move(
     )
 
     def at(u: Float[Array, "n d"]) -> Place:
-        value, score = jax.vmap(target.log_density_and_score)(
-            shard(mean[None] + root.times(u), "samples")
-        )
+        value, score = at_points(target, mean[None] + root.times(u))
         return Place(u, value, root.pulled(score))
 
     place, accepted = transition(at, place, noise, step, _in_a_program)

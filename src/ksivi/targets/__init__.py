@@ -8,6 +8,7 @@ from ._affine import Affine as Affine
 from ._callback import from_callback as from_callback
 from ._evaluator import Evaluator as Evaluator
 from ._evaluator import OutOfTime as OutOfTime
+from ._evaluator import at_points as at_points
 from ._feed import at_step as at_step
 from ._feed import require_all_rows as require_all_rows
 from ._feed import with_data as with_data

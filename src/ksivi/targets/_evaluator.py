@@ -1,23 +1,29 @@
 """Log densities and scores of many points, from one small program of the target."""
 
+import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jaxtyping import Array, Float
 
 from .._core.compile import one_shot
-from .._core.sharding import on_every_device, shard
+from .._core.sharding import has_mesh, on_every_device, platform, shard
 from ._target import Target
 
 _SIZES = (2_048, 256, 32)
 """Points per call of the program. Each size is compiled once, when it is first needed."""
-_SIZES_WITH_MANY_ROWS = (64, 8)
-"""A point is then so expensive that few are enough to keep a device busy."""
+_SIZES_IF_EXPENSIVE = (64, 8)
+"""A few points are then enough to keep a device busy."""
+_FEW_ROWS = 1_000
+_LARGE = 2**16
+"""The numbers in an array that fills a good part of a core's cache."""
 
 
 class OutOfTime(Exception):
@@ -73,7 +79,12 @@ class Evaluator:
 
     @property
     def _sizes(self) -> tuple[int, ...]:
-        return _SIZES_WITH_MANY_ROWS if self.target.density.has_many_rows else _SIZES
+        return _SIZES_IF_EXPENSIVE if self.is_expensive else _SIZES
+
+    @functools.cached_property
+    def is_expensive(self) -> bool:
+        """Whether a point costs so much that few are evaluated at a time, by few chains."""
+        return self.target.density.has_many_rows or is_in_turn(self.target)
 
     @property
     def is_over(self) -> bool:
@@ -113,7 +124,7 @@ def _parts(x: Float[np.ndarray, "n d"], sizes: tuple[int, ...]) -> list[Float[np
 
 @one_shot
 def _evaluate(target: Target, x: Float[Array, "n d"]) -> tuple[Array, Array]:
-    return jax.vmap(target.log_density_and_score)(shard(x, "samples"))
+    return at_points(target, x)
 
 
 def _bound(target: Target, x: Float[np.ndarray, "n d"]) -> Callable:
@@ -123,3 +134,41 @@ def _bound(target: Target, x: Float[np.ndarray, "n d"]) -> Callable:
     """
     program, arrays = _evaluate.program_for((target, x), {})  # type: ignore[attr-defined]
     return lambda x: program([*arrays[:-1], on_every_device(x)]).tree()  # x is the last leaf
+
+
+def at_points(
+    target: Target, x: Float[Array, "n d"]
+) -> tuple[Float[Array, " n"], Float[Array, "n d"]]:
+    """log p and ∇ log p at each point."""
+    if is_in_turn(target):
+        return lax.map(target.log_density_and_score, x)
+    return jax.vmap(target.log_density_and_score)(shard(x, "samples"))
+
+
+def is_in_turn(target: Target) -> bool:
+    """Whether one point after another is quicker than all at once: on a CPU, if the arrays of one
+    point are larger than the data.
+
+    A network on thousands of rows is such a target. Its arrays stay in the cache for one point, and
+    leave it for several. Where the data are larger, points share the reading of them.
+    """
+    if (target.density.num_rows or 0) < _FEW_ROWS or platform() != "cpu" or has_mesh():
+        return False
+    point = jax.ShapeDtypeStruct((target.dim,), jnp.result_type(float))
+    largest = max(_sizes(jax.make_jaxpr(target.log_density)(point).jaxpr), default=0)
+    arrays = jax.tree.leaves(eqx.filter(target.density, eqx.is_array))
+    data = max((array.size for array in arrays), default=0)
+    return largest > max(data, _LARGE)
+
+
+def _sizes(jaxpr: Any) -> Iterator[int]:
+    """The numbers in each array that a program computes, those of its inner programs included."""
+    for equation in jaxpr.eqns:
+        yield from (out.aval.size for out in equation.outvars if hasattr(out.aval, "size"))
+        for inner in jax.tree.leaves(tuple(equation.params.values()), is_leaf=_is_program):
+            if _is_program(inner):
+                yield from _sizes(getattr(inner, "jaxpr", inner))
+
+
+def _is_program(value: Any) -> bool:
+    return hasattr(value, "eqns")
