@@ -274,6 +274,10 @@ BAD = {
         r"y must be an array of shape \(n, 2\)",
     ),
     "k": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=5), "k must be less than len\\(x\\) = 5"),
+    "flat": (
+        lambda: ksivi.metrics.log_kde(ONES, ONES),
+        "x must vary in all 2 dimensions, got a covariance of",
+    ),
     "copies": (lambda: ksivi.metrics.kl_knn(ONES, ONES, k=2), "copies of a point"),
     "one sample": (lambda: ksivi.metrics.ksd(ONES[:1], lambda x: -x), "at least 2 samples"),
     "a banana": (lambda: ksivi.problems.banana("yellow"), "form must be one of"),

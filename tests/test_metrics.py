@@ -23,6 +23,29 @@ def test_kl_of_two_gaussians():
     assert abs(metrics.kl_knn(normal(1, 5_000), normal(2, 5_000))) < 0.05
 
 
+@pytest.mark.parametrize(("n", "m", "d"), [(300, 40, 1), (500, 70, 2), (400, 30, 12)])
+def test_log_kde_is_scipys(monkeypatch, n, m, d):
+    """Also far from the origin, far from all samples, and in several blocks of pairs."""
+    from scipy.stats import gaussian_kde
+
+    rng = np.random.default_rng(d)
+    x = 50 + rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
+    y = 50 + 3 * rng.normal(size=(m, d))
+    expected = gaussian_kde(x.T).logpdf(y.T)
+    np.testing.assert_allclose(metrics.log_kde(x, y), expected, rtol=1e-9)
+    monkeypatch.setattr("ksivi.metrics._density._PAIRS", 7 * 1_024)
+    np.testing.assert_allclose(metrics.log_kde(x, y), expected, rtol=1e-9)
+
+
+def test_log_kde_of_many_normal_draws():
+    """Smoothing by H makes N(0, I) an N(0, (1 + h²) I), h² = n^(−2/(d+4))."""
+    x, y = normal(0, 50_000, d=3), normal(1, 500, d=3)
+    variance = 1 + 50_000 ** (-2 / 7)
+    expected = np.mean(-0.5 * np.sum(np.asarray(y) ** 2, 1) / variance)
+    expected -= 1.5 * np.log(2 * np.pi * variance)
+    np.testing.assert_allclose(metrics.log_kde(x, y).mean(), expected, atol=0.01)
+
+
 def test_ksd_equals_the_closed_form():
     """Repeated estimates against KSD²(N(m, I) ‖ N(0, I)) = ‖m‖² (1 + 4/h)^(−d/2) for the Gaussian kernel."""
     kernel, shift = ksivi.kernels.Gaussian(ksivi.kernels.Fixed(2.0)), 0.4

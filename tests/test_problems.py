@@ -12,6 +12,7 @@ TOYS = {
     "banana, released": lambda: problems.banana("released"),
     "multimodal": problems.multimodal,
     "x-shaped": problems.x_shaped,
+    "eight-gaussians": problems.eight_gaussians,
 }
 
 
@@ -32,6 +33,16 @@ def test_toys_are_normalised_and_their_samplers_exact(name):
         assert np.all(
             np.abs(samples.mean(0) - exact) < 4.5 * samples.std(0) / np.sqrt(len(samples)) + 1e-3
         )
+
+
+def test_the_ring_has_eight_equal_modes():
+    """Draws by their nearest centre: an eighth each, and the stated width around it."""
+    draws = np.asarray(problems.eight_gaussians().reference(KEY, 40_000), np.float64)
+    angles = np.arange(8) * np.pi / 4
+    offsets = draws[:, None] - 4 * np.stack([np.cos(angles), np.sin(angles)], -1)
+    nearest = np.argmin((offsets**2).sum(-1), axis=1)
+    np.testing.assert_allclose(np.bincount(nearest) / 40_000, 1 / 8, atol=4.5 * 0.0017)
+    np.testing.assert_allclose(offsets[np.arange(40_000), nearest].std(), 0.5, rtol=0.02)
 
 
 def test_the_paper_writes_the_banana_upwards():
@@ -131,6 +142,7 @@ def test_problems_have_names():
         problems.banana(),
         problems.multimodal(),
         problems.x_shaped(),
+        problems.eight_gaussians(),
         problems.waveform(),
         problems.diffusion(50),
     ]
@@ -138,6 +150,7 @@ def test_problems_have_names():
         "banana",
         "multimodal",
         "x-shaped",
+        "eight-gaussians",
         "waveform",
         "diffusion",
     ]

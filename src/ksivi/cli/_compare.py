@@ -26,7 +26,8 @@ def compare(
     problem: Annotated[
         str,
         typer.Argument(
-            help="banana, multimodal, x-shaped, student-t, waveform, diffusion, or model.py:log_density."
+            help="banana, multimodal, x-shaped, student-t, eight-gaussians, waveform, diffusion, or "
+            "model.py:log_density."
         ),
     ],
     methods: Annotated[

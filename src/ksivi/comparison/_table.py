@@ -91,7 +91,12 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     (_ANY, _ANY, "uivi", {"learning_rate": 1e-2, "scale_rate": 0.2, "decay_every": 3_000}),
     # --- trained families: the paper's settings of single problems
     ("banana", _ANY, _TRAINED, {"log_var": -1.386}),
-    ("multimodal", _ANY, _TRAINED, {"annealed": True, "kernel": "imq", "detached": True}),
+    (
+        "multimodal eight-gaussians",
+        _ANY,
+        _TRAINED,
+        {"annealed": True, "kernel": "imq", "detached": True},
+    ),
     ("student-t", _ANY, _TRAINED, {"annealed": True}),
     # Under a kernel that ignores distant pairs, draws with heavy tails run away. The released
     # code's remedy:

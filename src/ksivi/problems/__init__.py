@@ -7,7 +7,7 @@ from ._data import locate as locate
 from ._diffusion import diffusion
 from ._problem import AbstractProblem
 from ._toys import Toy as Toy
-from ._toys import banana, multimodal, student_t, x_shaped
+from ._toys import banana, eight_gaussians, multimodal, student_t, x_shaped
 from ._user import from_file
 from ._user import from_module as from_module
 from ._waveform import waveform
@@ -19,6 +19,7 @@ __all__ = [
     "banana",
     "bnn",
     "diffusion",
+    "eight_gaussians",
     "from_file",
     "multimodal",
     "student_t",

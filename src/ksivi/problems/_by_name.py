@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ._diffusion import diffusion
 from ._problem import AbstractProblem
-from ._toys import banana, multimodal, student_t, x_shaped
+from ._toys import banana, eight_gaussians, multimodal, student_t, x_shaped
 from ._waveform import waveform
 
 BY_NAME: dict[str, Callable[..., AbstractProblem]] = {
@@ -12,6 +12,7 @@ BY_NAME: dict[str, Callable[..., AbstractProblem]] = {
     "multimodal": multimodal,
     "x-shaped": x_shaped,
     "student-t": student_t,
+    "eight-gaussians": eight_gaussians,
     "waveform": waveform,
     "diffusion": diffusion,
 }

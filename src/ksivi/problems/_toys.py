@@ -1,4 +1,4 @@
-"""The two-dimensional toy problems of the paper (its Table 4), with exact samplers."""
+"""Two-dimensional toy problems with exact samplers: those of the paper (its Table 4), and a ring."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -76,6 +76,20 @@ def student_t() -> Toy:
     return Toy("student-t", Target(_student_t_log_density, 2), _draw_student_t)
 
 
+def eight_gaussians() -> Toy:
+    """A ring of eight: ⅛ Σₖ N(cₖ, ¼ I) with centres cₖ = 4 (cos kπ/4, sin kπ/4).
+
+    The radius is 4 and the width, the standard deviation of a mode, is ½. Neighbours are 6 widths
+    apart, so a mode that a method loses during training stays lost.
+
+    ```python
+    problem = ksivi.problems.eight_gaussians()
+    problem.reference(jax.random.key(0), 1_000)
+    ```
+    """
+    return Toy("eight-gaussians", Target(_ring_log_density, 2), _draw_ring)
+
+
 def _multimodal_log_density(x: Point) -> Scalar:
     centre = jnp.array([2.0, 0.0])
     return jnp.logaddexp(
@@ -99,6 +113,25 @@ def _draw_x_shaped(key: PRNGKeyArray) -> Point:
     return _draw_normal(normal_key, 2.0, 1.8) * jnp.stack(
         [jnp.ones(()), jax.random.rademacher(side_key, ()) * 1.0]
     )
+
+
+_MODES, _RADIUS, _WIDTH = 8, 4.0, 0.5
+
+
+def _ring_centres() -> Float[Array, "k 2"]:
+    angles = 2 * jnp.pi * jnp.arange(_MODES) / _MODES
+    return _RADIUS * jnp.stack([jnp.cos(angles), jnp.sin(angles)], axis=1)
+
+
+def _ring_log_density(x: Point) -> Scalar:
+    modes = jax.vmap(lambda centre: _log_normal(x - centre, _WIDTH**2, 0.0))(_ring_centres())
+    return jax.nn.logsumexp(modes) - jnp.log(_MODES)
+
+
+def _draw_ring(key: PRNGKeyArray) -> Point:
+    mode_key, normal_key = jax.random.split(key)
+    centre = _ring_centres()[jax.random.randint(mode_key, (), 0, _MODES)]
+    return centre + _draw_normal(normal_key, _WIDTH**2, 0.0)
 
 
 _MIXING = ((0.28216, -0.11804), (-0.11804, 0.29587))
