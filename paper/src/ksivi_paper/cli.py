@@ -1,5 +1,6 @@
 """`ksivi paper run | list | report`."""
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -35,7 +36,8 @@ Preset = Annotated[
 Names = Annotated[
     list[str],
     typer.Argument(
-        help="toys, waveform, diffusion, bnn, student-t, smoothness, estimators, or all."
+        help="toys, waveform, diffusion, bnn, student-t, smoothness, estimators, or all of these; "
+        "and methods: all methods on all problems."
     ),
 ]
 
@@ -44,8 +46,13 @@ Names = Annotated[
 def run(
     experiments: Names,
     preset: Preset = "paper",
-    only: Annotated[str, typer.Option(help="Run only cells whose name contains this text.")] = "",
-    without: Annotated[str, typer.Option(help="Skip cells whose name contains this text.")] = "",
+    only: Annotated[
+        str,
+        typer.Option(
+            help="Run only cells whose name contains this text, or fits it if it has a *."
+        ),
+    ] = "",
+    without: Annotated[str, typer.Option(help="Skip such cells.")] = "",
     train_only: Annotated[
         bool,
         typer.Option("--train-only", help="Train now, and measure later or on another machine."),
@@ -62,12 +69,14 @@ def run(
 
     Data are read from the folder KSIVI_DATA, or downloaded. A cell that cannot run does not stop
     the others: it is listed at the end, and the exit code is 2. With --executor dask, several cells
-    run in parallel, and only this process writes records.
+    run in parallel, and only this process writes records. Without Dask, start the same command
+    several times: each process passes over the cells that another one is running.
 
     \b
     Examples: ksivi paper run all --preset smoke
               ksivi paper run toys --executor dask --workers 4
               ksivi paper run diffusion --only 100-released
+              ksivi paper run methods --only 'banana-*'
     """
     import ksivi_paper as paper
 
@@ -104,7 +113,7 @@ def list_cells(preset: Preset = "paper", out: Out = Path("results")) -> None:
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("experiment", "cells", "finished", "training, s"):
         table.add_column(name, justify="left" if name == "experiment" else "right")
-    for name, cells in paper.EXPERIMENTS.items():
+    for name, cells in paper.ALL_EXPERIMENTS.items():
         found = [results.record(cell) for cell in cells(preset)]
         seconds = sum(record["seconds"]["training"] for record in found if record)
         table.add_row(
@@ -146,15 +155,23 @@ def _cells(experiments: list[str], preset: str, only: str, without: str) -> list
 
     as_choice(preset, "--preset", paper.PRESETS)
     for name in experiments:
-        as_choice(name, "EXPERIMENTS", ("all", *paper.EXPERIMENTS))
-    names = list(paper.EXPERIMENTS) if "all" in experiments else experiments
-    cells = [cell for name in names for cell in paper.EXPERIMENTS[name](preset)]
-    cells = [cell for cell in cells if only in cell.name and not (without and without in cell.name)]
+        as_choice(name, "EXPERIMENTS", ("all", *paper.ALL_EXPERIMENTS))
+    papers = list(paper.EXPERIMENTS) if "all" in experiments else []
+    names = dict.fromkeys([*papers, *(name for name in experiments if name != "all")])
+    # Networks are in two experiments.
+    found = dict.fromkeys(cell for name in names for cell in paper.ALL_EXPERIMENTS[name](preset))
+    cells = [cell for cell in found if _fits(cell.name, only or "*")]
+    cells = [cell for cell in cells if not (without and _fits(cell.name, without))]
     if not cells:
         raise ValueError(
             f"--only and --without must leave at least one cell, got {only!r} and {without!r}"
         )
     return cells
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a name contains a text, or is a pattern of the shell."""
+    return fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
 
 
 def _print_outcome(outcome) -> None:

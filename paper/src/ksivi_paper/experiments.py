@@ -8,7 +8,7 @@ nothing.
 import dataclasses
 from typing import Any
 
-from ksivi.comparison import TrainedMethod, TrainingPlan, training_plan
+from ksivi.comparison import ESTIMATORS, TrainedMethod, TrainingPlan, training_plan
 
 from .cells import Cell, ProblemSpec
 from .estimators import Estimators
@@ -28,7 +28,8 @@ likelihood is tempered."""
 UCI = ("boston", "concrete", "power", "wine", "yacht", "protein")
 
 
-def _paper_plan(method: TrainedMethod, problem: str, dim: int) -> TrainingPlan:
+def paper_plan(method: TrainedMethod, problem: str, dim: int) -> TrainingPlan:
+    """The plan with the paper's settings."""
     return training_plan(method, problem, dim, "paper")
 
 
@@ -38,7 +39,7 @@ def toys(preset: str) -> list[Cell]:
     for problem in ("banana", "multimodal", "x-shaped"):
         for method, kernel in [*((method, "gaussian") for method in TRAINED), (OURS[0], "imq")]:
             # The released code detaches the bandwidth of every kernel but the Gaussian.
-            plan = _paper_plan(method, problem, 2).replace(kernel=kernel, detached=kernel == "imq")
+            plan = paper_plan(method, problem, 2).replace(kernel=kernel, detached=kernel == "imq")
             name = f"{problem}-{method}" + ("-imq" if kernel == "imq" else "")
             snapshots = (1_000, 5_000, 10_000, 20_000, 30_000, 40_000)
             cell = Training(
@@ -55,7 +56,7 @@ def toys(preset: str) -> list[Cell]:
             cells.append(
                 dataclasses.replace(cell, shown=("histogram",)) if method == "ksivi" else cell
             )
-    return _for_preset(preset, cells)
+    return for_preset(preset, cells)
 
 
 def waveform(preset: str) -> list[Cell]:
@@ -76,7 +77,7 @@ def waveform(preset: str) -> list[Cell]:
             **options,
         )
 
-    plans = {method: _paper_plan(method, "waveform", 22) for method in TRAINED}
+    plans = {method: paper_plan(method, "waveform", 22) for method in TRAINED}
     sizes: dict[str, Any] = {"learning_rates": STEP_SIZES, "snapshots": (10_000,)}
     cells: list[Cell] = [
         dataclasses.replace(
@@ -95,7 +96,7 @@ def waveform(preset: str) -> list[Cell]:
         _chains("sgld", problem, 399_999, (("step_size", 1e-4),)),
         _chains("mala", problem, 39_999, ()),
     ]
-    return _for_preset(preset, cells)
+    return for_preset(preset, cells)
 
 
 def _chains(method: str, problem: ProblemSpec, warmup: int, options: tuple) -> Sampling:
@@ -111,12 +112,12 @@ def smoothness(preset: str) -> list[Cell]:
     early, middle, late = (500, 1_000), (10_000, 10_500), (19_500,)
     cells: list[Cell] = []
     for method in OURS:
-        plan = _paper_plan(method, "waveform", 22).replace(num_steps=20_000)
+        plan = paper_plan(method, "waveform", 22).replace(num_steps=20_000)
         steps = early + middle + late
         cells.append(
             Training("smoothness", method, problem, plan, 1, (), steps, (), (), ("smoothness",))
         )
-    return _for_preset(preset, cells)
+    return for_preset(preset, cells)
 
 
 def diffusion(preset: str) -> list[Cell]:
@@ -131,7 +132,7 @@ def diffusion(preset: str) -> list[Cell]:
         for drift in ("released", "paper"):
             problem = ProblemSpec.of("diffusion", dim=dim, drift=drift, observations="authors")
             for method in TRAINED if drift == "released" else TRAINED[:4]:
-                plan = _paper_plan(method, "diffusion", dim)
+                plan = paper_plan(method, "diffusion", dim)
                 cell = Training(
                     "diffusion", f"{dim}-{drift}-{method}", problem, plan, 3, shown=("band",)
                 )
@@ -141,13 +142,13 @@ def diffusion(preset: str) -> list[Cell]:
                     cells.append(
                         dataclasses.replace(cell, name=f"{cell.name}-longer", plan=longer, shown=())
                     )
-    return _for_preset(preset, cells)
+    return for_preset(preset, cells)
 
 
 def student_t(preset: str) -> list[Cell]:
     """Heavy tails: MIED, KSDD, and KSIVI with two kernels, with and without the two fixes of the
     released code."""
-    problem, plan = ProblemSpec.of("student-t"), _paper_plan("ksivi", "student-t", 2)
+    problem, plan = ProblemSpec.of("student-t"), paper_plan("ksivi", "student-t", 2)
     plain = plan.replace(log_density_weight=None, log_density_share=None, inverse_covariance=False)
     plans = {
         "ksivi-riesz": plan,
@@ -163,7 +164,7 @@ def student_t(preset: str) -> list[Cell]:
     for method in ("mied", "ksdd"):
         options = (("num_steps", 2_000), ("rate", 1e-2))
         cells.append(Sampling("student-t", method, problem, method, options, 1_000, 10, measured))
-    return _for_preset(preset, cells)
+    return for_preset(preset, cells)
 
 
 def networks(preset: str) -> list[Cell]:
@@ -176,17 +177,18 @@ def networks(preset: str) -> list[Cell]:
         setups = [Setup(data, splits, form) for data in UCI for splits, form in forms]
     cells: list[Cell] = []
     for setup in setups:
-        cells += [_network(setup, method) for method in TRAINED[:4]]
+        cells += [network(setup, method) for method in TRAINED[:4]]
         cells += _variants(setup)
         name = f"{setup.data}-{setup.splits}-{setup.form}"
         cells.append(
             SampledNetworks("bnn", f"{name}-sgld", setup, 10, "sgld", 10_000, NETWORK_STEP_SIZES)
         )
         cells.append(SampledNetworks("bnn", f"{name}-svgd", setup, 10, "svgd", 2_000))
-    return cells if preset == "paper" else [_smoke_network(cell) for cell in cells]
+    return cells if preset == "paper" else [smoke_network(cell) for cell in cells]
 
 
-def _network(setup: Setup, method: TrainedMethod) -> TrainedNetworks:
+def network(setup: Setup, method: TrainedMethod, **options: Any) -> TrainedNetworks:
+    """The networks of a method, with more options of its plan."""
     plan = TrainingPlan(method, 100, 20_000, mixing_dim=3, hidden=(10, 10), log_var=-8.0)
     plan = plan.replace(
         decay_every=3_000,
@@ -195,9 +197,9 @@ def _network(setup: Setup, method: TrainedMethod) -> TrainedNetworks:
         critic_hidden=(16, 16),
         critic_rate=1e-2,
         critic_warm_up=100,
-    )
+    ).replace(**options)
     name = f"{setup.data}-{setup.splits}-{setup.form}-{method}"
-    ours = method in OURS
+    ours = method in ESTIMATORS
     # As in the released code, both batches of samples share a minibatch. With one each, half of the
     # runs diverge.
     cell = TrainedNetworks("bnn", name, setup, 10, plan.replace(shared_rows=ours), NETWORK_RATES)
@@ -210,7 +212,7 @@ def _network(setup: Setup, method: TrainedMethod) -> TrainedNetworks:
 def _variants(setup: Setup) -> list[Cell]:
     """KSIVI on the released split: as in the released code, or with one minibatch for each batch of
     samples."""
-    cell = _network(setup, "ksivi")
+    cell = network(setup, "ksivi")
     if setup.form == "released":
         return [_as_released(cell)]
     own = dataclasses.replace(
@@ -227,7 +229,8 @@ def _as_released(cell: TrainedNetworks) -> TrainedNetworks:
     return dataclasses.replace(cell, name=f"{cell.name}-as-released", **fixed)  # type: ignore[arg-type]
 
 
-def _smoke_network(cell: Cell) -> Cell:
+def smoke_network(cell: Cell) -> Cell:
+    """The same cell with a few steps, small batches and two seeds."""
     if isinstance(cell, SampledNetworks):
         return dataclasses.replace(cell, seeds=2, num_steps=50, step_sizes=cell.step_sizes[:2])
     assert isinstance(cell, TrainedNetworks)
@@ -246,7 +249,7 @@ def estimators(preset: str) -> list[Cell]:
     cells: list[Cell] = []
     for method in OURS:
         for bandwidth in ("fixed", "median"):
-            plan = _paper_plan(method, "waveform", 22).replace(log_var=-2.0)
+            plan = paper_plan(method, "waveform", 22).replace(log_var=-2.0)
             cells.append(
                 Estimators(
                     "estimators", f"{method}-{bandwidth}", problem, plan, bandwidth, sizes, repeats
@@ -255,7 +258,8 @@ def estimators(preset: str) -> list[Cell]:
     return cells
 
 
-def _for_preset(preset: str, cells: list[Cell]) -> list[Cell]:
+def for_preset(preset: str, cells: list[Cell]) -> list[Cell]:
+    """The cells, or what the preset "smoke" makes of them."""
     return cells if preset == "paper" else [_smoke(cell) for cell in cells]
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ksivi.comparison import redraw, sliced_distances
 from ksivi.diagnostics import jacobian_lipschitz, jacobian_norms
 from ksivi.families import SemiImplicit
-from ksivi.metrics import boxed_wasserstein, kl_knn, mmd
+from ksivi.metrics import boxed_wasserstein, kl_knn, log_kde, mmd
 from ksivi.results import Posterior
 
 from .cells import REDRAWS, ProblemSpec
@@ -25,6 +25,7 @@ HALF_WIDTHS = (5, 8, 10)
 _SEED = 2**31 - 1
 _NUM_DRAWS = 1_000
 _MANY = 100_000
+_SMOOTHED = 60_000
 _GRID = 64
 _DIGITS = 5
 
@@ -61,8 +62,7 @@ def floors(names: tuple[str, ...], problem: ProblemSpec) -> Numbers:
 def _measure(key: Array, names: Sequence[str], problem: ProblemSpec, source: DrawSource) -> Numbers:
     numbers: Numbers = {}
     for name in names:
-        index = sorted(MEASURES).index(name)
-        numbers |= MEASURES[name](jax.random.fold_in(key, index), problem, source)
+        numbers |= MEASURES[name](jax.random.fold_in(key, _INDEX[name]), problem, source)
     return {name: _round(value) for name, value in numbers.items()}
 
 
@@ -92,6 +92,39 @@ def _kl(n: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers
     if not np.isfinite(np.asarray(x)).all():
         return {"kl": math.inf}
     return {"kl": kl_knn(x, problem.make().reference(p_key, n))}
+
+
+def _kl_blocks(redraws: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
+    """KL(q‖p) where the truth is a stored set of draws, of which resampling would make copies.
+
+    Half of the blocks are compared with as many blocks of the truth. The floor compares blocks of
+    the truth that have no draw in common.
+    """
+    half = redraws // 2
+    x = source.blocks(key)[:half]
+    y = problem.truth().blocks[half - 1 : 2 * half - 1]
+    if not np.isfinite(np.asarray(x)).all():
+        return {"kl": math.inf}
+    return {"kl": kl_knn(*(part.reshape(-1, part.shape[-1]) for part in (x, y)))}
+
+
+def _log_kde(n: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
+    """Mean log density of 1,000 draws of the truth under a kernel estimate from n draws."""
+    points = np.asarray(problem.truth().blocks[0])
+    draws = np.asarray(source.many(key, n))
+    if not np.isfinite(draws).all():
+        return {"log_kde": math.inf}
+    densities = log_kde(jnp.asarray(_others(draws, points)), jnp.asarray(points))
+    return {"log_kde": float(np.mean(densities))}
+
+
+def _others(draws: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Each draw once, without the points themselves: draws of a stored truth have copies.
+
+    A copy of a point would give it all of its density.
+    """
+    known = {row.tobytes() for row in points}
+    return np.stack(list({r.tobytes(): r for r in draws if r.tobytes() not in known}.values()))
 
 
 def _mmd(redraws: int, key: Array, problem: ProblemSpec, source: DrawSource) -> Numbers:
@@ -132,7 +165,22 @@ def _measures(
     return {name + suffix: measure for name, measure in found.items()}
 
 
-MEASURES = _measures(REDRAWS, _MANY, _NUM_DRAWS, "") | _measures(2, _NUM_DRAWS, 100, "-few")
+def _later(
+    redraws: int, smoothed: int, suffix: str
+) -> dict[str, Callable[[Array, ProblemSpec, DrawSource], Numbers]]:
+    found = {
+        "kl-blocks": functools.partial(_kl_blocks, redraws),
+        "log-kde": functools.partial(_log_kde, smoothed),
+    }
+    return {name + suffix: measure for name, measure in found.items()}
+
+
+_PAPERS = _measures(REDRAWS, _MANY, _NUM_DRAWS, "") | _measures(2, _NUM_DRAWS, 100, "-few")
+_LATER = _later(REDRAWS, _SMOOTHED, "") | _later(2, _NUM_DRAWS, "-few")
+MEASURES = _PAPERS | _LATER
+# The key of a measure is made from its place here. New measures come last, so that the same
+# posterior keeps its numbers.
+_INDEX = {name: i for i, name in enumerate((*sorted(_PAPERS), *sorted(_LATER)))}
 
 
 def _histogram(problem: ProblemSpec, snapshots: list[Posterior]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from ksivi.executors import Executor, Local, Lost
 
 from .cells import Cell, TrainedRuns
+from .claims import Claims
 from .records import Folder, make_record
 
 _ERRORS = (ValueError, ImportError, RuntimeError, OSError)
@@ -16,8 +17,8 @@ _ERRORS = (ValueError, ImportError, RuntimeError, OSError)
 
 @dataclasses.dataclass(frozen=True)
 class CellOutcome:
-    """How a cell ended. `state` is "kept" (from before), "trained", "measured", "not trained" or
-    "could not run: …"."""
+    """How a cell ended. `state` is "kept" (from before), "trained", "measured", "not trained",
+    "running elsewhere" or "could not run: …"."""
 
     cell: Cell
     state: str
@@ -36,6 +37,8 @@ def run_cells(
     """Trains and measures cells. Whatever is finished already is not run again.
 
     A cell whose data or packages are missing, or whose workers die, does not stop the others.
+    Several processes may run the same cells in the same folder: each passes over the cells that
+    another one is running.
 
     **Arguments:**
 
@@ -47,13 +50,18 @@ def run_cells(
         files.
     """
     outcomes: list[CellOutcome] = []
+    claims = Claims(folder.path)
 
     def end(cell: Cell, state: str, seconds: float) -> None:
+        claims.release(cell)
         outcomes.append(CellOutcome(cell, state, seconds))
         on_end(outcomes[-1])
 
-    jobs = _jobs(cells, folder, train, measure, end)
-    with closing((executor or Local()).run(_work, jobs, lambda job, message: None)) as parts:
+    jobs = _jobs(cells, folder, claims, train, measure, end)
+    with (
+        claims,
+        closing((executor or Local()).run(_work, jobs, lambda job, message: None)) as parts,
+    ):
         for job, part in parts:
             if isinstance(part, Lost):
                 end(job.cell, f"could not run: {part.reason}", part.seconds)
@@ -85,6 +93,7 @@ class _Ended:
 def _jobs(
     cells: Iterable[Cell],
     folder: Folder,
+    claims: Claims,
     train: bool,
     measure: bool,
     end: Callable[[Cell, str, float], None],
@@ -93,6 +102,9 @@ def _jobs(
     for cell in cells:
         began = time.perf_counter()
         try:
+            if not claims.take(cell):
+                end(cell, "running elsewhere", 0.0)
+                continue
             kept = folder.record(cell) is not None
             runs = None if kept else folder.runs(cell)
         except _ERRORS as error:

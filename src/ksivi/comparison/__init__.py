@@ -8,6 +8,7 @@ from ._compare import sliced_distances as sliced_distances
 from ._demo import DEMO_PROBLEMS as DEMO_PROBLEMS
 from ._demo import Demonstration as Demonstration
 from ._demo import demonstrate as demonstrate
+from ._plans import ESTIMATORS as ESTIMATORS
 from ._plans import SamplingPlan as SamplingPlan
 from ._plans import TrainedMethod as TrainedMethod
 from ._plans import TrainingPlan as TrainingPlan

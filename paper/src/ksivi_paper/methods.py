@@ -1,0 +1,125 @@
+"""The experiment of the page of all methods: every trained method on every problem, ten seeds each.
+
+Settings are those of the preset "paper" of `ksivi compare`; the networks choose their learning rate
+on development rows, like those of the paper. Four methods have networks in the paper's experiment
+already. They are the same cells here, so what has run there does not run again.
+"""
+
+import dataclasses
+from typing import Any
+
+from ksivi.comparison import TrainedMethod
+
+from .cells import Cell, ProblemSpec
+from .experiments import DIMS, EXPERIMENTS, UCI, for_preset, network, paper_plan, smoke_network
+from .networks import Setup
+from .training import Training
+
+METHODS: tuple[TrainedMethod, ...] = (
+    "ksivi",
+    "ksivi-u",
+    "ksivi-stein",
+    "ksivi-combined",
+    "sivi",
+    "sivi-sm",
+    "uivi",
+    "kpg",
+    "kpg-is",
+    "amortized-svgd",
+    "denoised-score",
+    "pvi",
+    "aisivi",
+)
+TOYS = ("banana", "multimodal", "x-shaped", "student-t", "eight-gaussians")
+PATHS = tuple(f"diffusion-{dim}" for dim in DIMS)
+NETWORKS = UCI
+SEEDS = 10
+_DIMENSIONS = dict.fromkeys(TOYS, 2) | {"waveform": 22} | dict(zip(PATHS, DIMS, strict=True))
+# One problem of each kind, and no data.
+_SMOKE = ("eight-gaussians", "waveform", PATHS[0])
+# What these methods have of their own. The rest is that of the paper's networks. A batch has ten
+# runs, and AISIVI's K is that of the diffusions, which have as many dimensions.
+_NETWORK_OPTIONS: dict[str, dict[str, Any]] = {
+    "kpg-is": {"num_mixing": 10, "critic_hidden": (128, 128), "critic_rate": 1e-3},
+    "denoised-score": {"critic_hidden": (128, 128), "critic_rate": 1e-3},
+    "aisivi": {"num_mixing": 256},
+}
+
+
+def methods(preset: str) -> list[Cell]:
+    """All methods on the toys, waveform, the diffusions (released drift) and the networks.
+
+    The problems that take longest come first, so that processes that share a folder end together.
+    """
+    paths, others = _cells(PATHS[::-1], preset), _cells(("waveform", *TOYS), preset)
+    return [*paths, *_networks(preset), *others]
+
+
+def _cells(problems: tuple[str, ...], preset: str) -> list[Cell]:
+    found = [name for name in problems if preset == "paper" or name in _SMOKE]
+    return for_preset(preset, [_cell(name, method, preset) for name in found for method in METHODS])
+
+
+def cell_of(problem: str, method: str, preset: str) -> tuple[str, str]:
+    """The experiment and the name of the cell of a method on a problem."""
+    if problem in _DIMENSIONS:
+        return "methods", f"{problem}-{method}"
+    cell = _network(problem, method, preset)  # type: ignore[arg-type]
+    return cell.experiment, cell.name
+
+
+def _cell(problem: str, method: TrainedMethod, preset: str) -> Training:
+    dim = _DIMENSIONS[problem]
+    plan = paper_plan(method, problem.partition("-")[0] if problem in PATHS else problem, dim)
+    spec, name = _spec(problem, preset), f"{problem}-{method}"
+    return Training("methods", name, spec, plan, SEEDS, measured=_measured(problem))
+
+
+def _spec(problem: str, preset: str) -> ProblemSpec:
+    if problem == "waveform":
+        return ProblemSpec.of(problem, data="authors" if preset == "paper" else "generated")
+    if problem in PATHS:
+        dim = _DIMENSIONS[problem]
+        return ProblemSpec.of("diffusion", dim=dim, drift="released", observations="authors")
+    return ProblemSpec.of(problem)
+
+
+def _measured(problem: str) -> tuple[str, ...]:
+    """Neighbours tell densities apart in few dimensions, a kernel estimate in many.
+
+    On the toys one bandwidth for all modes would blur them.
+    """
+    if problem in TOYS:
+        return ("sliced-w2", "kl")
+    return ("sliced-w2", "log-kde", *(("kl-blocks",) if problem == "waveform" else ()))
+
+
+def network_sets(preset: str) -> tuple[str, ...]:
+    """The data sets of the preset."""
+    return NETWORKS if preset == "paper" else ("friedman",)
+
+
+def _networks(preset: str) -> list[Cell]:
+    return [_network(data, method, preset) for data in network_sets(preset) for method in METHODS]
+
+
+def _network(data: str, method: TrainedMethod, preset: str) -> Cell:
+    """The released split and form: the setting in which others have published their numbers."""
+    setup = Setup(data, "released", "released") if preset == "paper" else _smoke_setup(data)
+    cell = network(setup, method, **_NETWORK_OPTIONS.get(method, {}))
+    if preset == "smoke":
+        cell = smoke_network(cell)  # type: ignore[assignment]
+    there = (cell.experiment, cell.name) in _papers_networks(preset)
+    return cell if there else dataclasses.replace(cell, experiment="methods")
+
+
+def _smoke_setup(data: str) -> Setup:
+    return Setup(data, "released", "paper", 10)
+
+
+def _papers_networks(preset: str) -> set[tuple[str, str]]:
+    return {(cell.experiment, cell.name) for cell in EXPERIMENTS["bnn"](preset)}
+
+
+ALL_EXPERIMENTS = {**EXPERIMENTS, "methods": methods}
+"""The paper's experiments, and the one of the page of all methods."""
