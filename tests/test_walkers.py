@@ -97,6 +97,62 @@ def test_long_runs_in_many_dimensions_are_one_program(monkeypatch):
     assert of(lambda x: evaluate(x), 40) is HostWalkers  # no target to build a program around
 
 
+def test_functions_outside_jax_are_called_from_the_host(monkeypatch):
+    monkeypatch.setattr(_walkers, "_WORTH_A_PROGRAM", 0)
+    target = ksivi.from_callback(lambda x: (-0.5 * x @ x, -x), dim=3)
+    walkers = walkers_from(np.random.default_rng(0), Evaluator(target), draws(10), MEAN, root(), 40)
+    assert isinstance(walkers, HostWalkers)
+
+
+def test_a_program_evaluates_no_more_points_together_than_the_evaluator(monkeypatch):
+    monkeypatch.setattr(_walkers, "_WORTH_A_PROGRAM", 0)
+    data = jnp.zeros(20_000)
+    many_rows = ksivi.Target.from_data(
+        lambda x: -0.5 * jnp.sum(x**2), lambda x, rows: -0.5 * jnp.sum((rows - x[0]) ** 2), data, 3
+    )
+    rng, evaluate = np.random.default_rng(0), Evaluator(many_rows)
+    of = lambda n: type(walkers_from(rng, evaluate, draws(n), MEAN, root(), 40))  # noqa: E731
+    assert of(64) is ProgramWalkers
+    assert of(65) is HostWalkers
+
+
+def test_a_density_in_another_precision_is_moved_by_a_program():
+    coarse = ksivi.Target(lambda x: -0.5 * jnp.sum(x.astype(jnp.bfloat16) ** 2), dim=3)
+    walkers = ProgramWalkers(
+        np.random.default_rng(0), Evaluator(coarse), draws(10), MEAN, diagonal_root(SDS)
+    )
+    walkers.move(0.5)
+    assert walkers.place.value.dtype == jnp.result_type(float)
+
+
+def test_roots_of_few_ranks_share_a_program():
+    def shapes(rank):
+        vectors = np.linalg.qr(np.random.default_rng(1).standard_normal((40, rank)))[0]
+        root, mean = LowRankRoot(np.ones(40), vectors, np.full(rank, 1.3)), np.zeros(40)
+        before = np.random.default_rng(2).standard_normal((10, 40))
+        target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=40)
+        walkers = ProgramWalkers(np.random.default_rng(0), Evaluator(target), before, mean, root)
+        padded = walkers.frame[1]
+        np.testing.assert_allclose(padded.times(before), root.times(before), atol=1e-5)
+        np.testing.assert_allclose(padded.pulled(before), root.pulled(before), atol=1e-5)
+        return jax.tree.map(jnp.shape, walkers.frame)
+
+    assert shapes(2) == shapes(32)
+    assert shapes(33) != shapes(32)
+
+
+def test_products_with_the_root_are_precise_on_a_gpu_too():
+    walkers = ProgramWalkers(np.random.default_rng(0), Evaluator(normal()), draws(10), MEAN, root())
+    move = lambda place: _walkers._move(  # noqa: E731
+        walkers.evaluate.target, walkers.frame, place, walkers.key, jnp.asarray(0.5)
+    )
+    program = str(jax.make_jaxpr(move)(walkers.place))
+    assert program.count("dot_general[") >= 4
+    assert program.count("dot_general[") == program.count(
+        "precision=(Precision.HIGHEST, Precision.HIGHEST)"
+    )
+
+
 def test_a_program_counts_its_evaluations_and_keeps_to_the_deadline():
     evaluate = Evaluator(normal())
     walkers = ProgramWalkers(np.random.default_rng(0), evaluate, draws(10), MEAN, root())

@@ -47,6 +47,10 @@ class DenseRoot(NamedTuple):
     def dense(self) -> "DenseRoot":
         return self
 
+    def with_rank_of(self, multiple: int) -> "DenseRoot":
+        """The root itself: it has one shape per dimension."""
+        return self
+
     def stretched(self, vectors: Float[Any, "d r"], factors: Float[Any, " r"]) -> "DenseRoot":
         """R (I + P (S − 1) Pᵀ), for orthonormal vectors P and factors S along them."""
         more = (self.matrix @ vectors) * (factors - 1)
@@ -95,6 +99,15 @@ class LowRankRoot(NamedTuple):
     def dense(self) -> DenseRoot:
         """The same root as a matrix."""
         return DenseRoot(self.times(np.eye(self.dim)).T)
+
+    def with_rank_of(self, multiple: int) -> "LowRankRoot":
+        """The same root, with vectors 0 added until their number is a multiple of this one.
+
+        A program is compiled for each number of vectors.
+        """
+        more = -len(self.factors) % multiple
+        vectors = np.concatenate([self.vectors, np.zeros((self.dim, more))], axis=1)
+        return LowRankRoot(self.scales, vectors, np.concatenate([self.factors, np.ones(more)]))
 
     def stretched(self, vectors: Float[Any, "d r"], factors: Float[Any, " r"]) -> "LowRankRoot":
         """A root of R (I + P (S − 1) Pᵀ)² Rᵀ, for other orthonormal vectors P and factors S."""

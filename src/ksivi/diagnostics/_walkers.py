@@ -18,6 +18,7 @@ from .._core.hmc import (
     transition,
     where_finite,
 )
+from .._core.numerics import full_precision
 from .._core.roots import Root
 from ..targets import Evaluator, Target, at_points
 
@@ -27,6 +28,8 @@ States = tuple[Points, Float[np.ndarray, " n"]]
 _WORTH_A_PROGRAM = 15_000_000
 """Transitions times numbers in the states. On two cores such a run takes five seconds from the host,
 and a program is three times faster once it is compiled, which takes one to three seconds."""
+_RANKS = 32
+"""Roots of low rank get a multiple of so many vectors, so that other data compile nothing."""
 
 
 def walkers_from(
@@ -41,7 +44,8 @@ def walkers_from(
 
     The determinant of R is constant, and left out of the log density.
     """
-    if isinstance(evaluate, Evaluator) and num_transitions * before.size >= _WORTH_A_PROGRAM:
+    is_long = num_transitions * before.size >= _WORTH_A_PROGRAM
+    if is_long and isinstance(evaluate, Evaluator) and evaluate.fits_a_program(len(before)):
         return ProgramWalkers(rng, evaluate, before, mean, root)
     return HostWalkers(rng, evaluate, before, mean, root)
 
@@ -87,7 +91,8 @@ class ProgramWalkers:
         root: Root,
     ):
         self.evaluate, self.mean, self.root = evaluate, mean, root
-        self.frame, self.num_chains = jax.tree.map(_on_device, (mean, root)), len(before)
+        frame = (mean, root.with_rank_of(_RANKS))
+        self.frame, self.num_chains = jax.tree.map(_on_device, frame), len(before)
         self.key = jax.random.key(int(rng.integers(2**32)))
         log_densities, scores = where_finite(evaluate, before)
         place = Place(root.solve(before - mean), log_densities, root.pulled(scores))
@@ -125,10 +130,14 @@ def _move(
     )
 
     def at(u: Float[Array, "n d"]) -> Place:
-        value, score = at_points(target, mean[None] + root.times(u))
+        # The density may compute in another precision than that of the chains.
+        value, score = (
+            part.astype(u.dtype) for part in at_points(target, mean[None] + root.times(u))
+        )
         return Place(u, value, root.pulled(score))
 
-    place, accepted = transition(at, place, noise, step, _in_a_program)
+    with full_precision():  # else a GPU moves points by a thousandth of the widest coordinate
+        place, accepted = transition(at, place, noise, step, _in_a_program)
     return place, accepted.mean()
 
 

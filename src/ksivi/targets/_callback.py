@@ -57,6 +57,10 @@ class CallbackDensity(AbstractDensity):
     def score(self, x):
         return _both(self, x)[1]
 
+    @property
+    def calls_python(self):
+        return True
+
     def host_values(self, points):
         return [np.asarray(one, np.float64) for one in self.value_and_gradient(points)]
 

@@ -147,6 +147,11 @@ class AbstractDensity(eqx.Module):
         """The data, if they stay on the host and are read during training; otherwise None."""
         return None
 
+    @property
+    def calls_python(self) -> bool:
+        """Whether the log density is a function outside JAX, which programs call."""
+        return False
+
     def host_values(self, points: Float[np.ndarray, "n d"]) -> list[np.ndarray]:
         """What functions outside JAX return at these points; nothing if there are none."""
         return []

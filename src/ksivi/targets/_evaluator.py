@@ -86,6 +86,14 @@ class Evaluator:
         """Whether a point costs so much that few are evaluated at a time, by few chains."""
         return self.target.density.has_many_rows or is_in_turn(self.target)
 
+    def fits_a_program(self, count: int) -> bool:
+        """Whether a program around the target may evaluate so many points together.
+
+        More take more memory than the evaluator does. Functions outside JAX may be slow, and refuse
+        points that are not finite: calls from the host keep to the deadline, and leave these out.
+        """
+        return count <= self._sizes[0] and not self.target.density.calls_python
+
     @property
     def is_over(self) -> bool:
         """Whether the deadline has passed."""
