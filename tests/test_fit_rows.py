@@ -130,6 +130,14 @@ def test_in_many_dimensions_many_rows_mean_fewer_evaluations(monkeypatch):
     assert "at least 25,000 evaluations, 3.1 ms each" in bar.remarks[0]
 
 
+def test_minibatches_are_advised_where_fit_would_use_them():
+    of = lambda n, dim: target_of(regression(n), lambda x, _: -0.5 * jnp.sum(x**2), dim=dim)  # noqa: E731
+    assert _many_rows.could_use_some_rows(of(20_000, 100))
+    assert not _many_rows.could_use_some_rows(of(20_000, 200))  # too few for so many parameters
+    assert not _many_rows.could_use_some_rows(of(10_000, 3))
+    assert _many_rows.could_use_some_rows(ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2))
+
+
 def test_a_short_fit_is_not_announced(monkeypatch):
     clock = iter(np.arange(0.0, 1.0, 0.001))
     monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))

@@ -41,7 +41,7 @@ from ._answers import Draws, mixture_answer, trained_answer
 from ._arguments import Kind, as_init, as_kind, as_target, is_batch
 from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
-from ._many_rows import fit_to_rows, of_target, uses_some_rows
+from ._many_rows import could_use_some_rows, fit_to_rows, of_target, uses_some_rows
 from ._measured import LARGE_DIM
 from ._price import Price
 from ._recipe import Recipe
@@ -201,7 +201,8 @@ def _fit_as_it_is(
     """A fit to a target with the rows that it has."""
     evaluate = Evaluator(target)
     evaluate.deadline = began + plan.budget
-    evaluate.watch = None if plan.bar is None else Price(plan.bar, evaluate, plan.is_advised)
+    if plan.bar is not None:
+        evaluate.watch = Price(plan.bar, evaluate, plan.is_advised and could_use_some_rows(target))
     is_large = evaluate.dim > LARGE_DIM and plan.kind != "sampler"
     start, answer = (_large if is_large else _small)(rng, evaluate, plan, began)
     corrected = None
@@ -290,12 +291,9 @@ def _ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
 
 
 def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
-    steps, evals = (0, 0) if answer.trained is None else _trained_cost(answer.trained)
-    return Cost(time.perf_counter() - began, steps, evaluate.count + evals)
-
-
-def _trained_cost(fit: Fit) -> tuple[int, int]:
-    return fit.cost.steps, fit.cost.score_evals
+    trained = Cost(0.0, 0, 0) if answer.trained is None else answer.trained.cost
+    seconds = time.perf_counter() - began
+    return Cost(seconds, trained.steps, evaluate.count + trained.score_evals)
 
 
 def _fit_many(

@@ -62,6 +62,12 @@ def uses_some_rows(target: Target) -> bool:
     return target.host_rows is not None or (target.density.num_rows or 0) > _few_rows(target)
 
 
+def could_use_some_rows(target: Target) -> bool:
+    """Whether minibatches might make a fit quicker. Rows may be hidden in a log density."""
+    num_rows = target.density.num_rows
+    return num_rows is None or num_rows > _few_rows(target)
+
+
 def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[FitDiagnostics]:
     """Fits a surrogate with some rows, and measures its error by a pass over all rows.
 
