@@ -3,7 +3,7 @@
 from .experiments import EXPERIMENTS, PRESETS
 from .methods import ALL_EXPERIMENTS
 from .records import Folder
-from .report import embed, headline, write_report
+from .report import embed, headline, write_methods, write_report
 from .runner import CellOutcome, run_cells
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "embed",
     "headline",
     "run_cells",
+    "write_methods",
     "write_report",
 ]

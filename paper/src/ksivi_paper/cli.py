@@ -129,8 +129,8 @@ def report(
         Path | None, typer.Option(help="A Markdown file whose headline table to update as well.")
     ] = None,
 ) -> None:
-    """Write the tables and figures from the records: OUT/paper.md, and OUT/smoke.md after a smoke
-    run."""
+    """Write the tables and figures from the records: OUT/paper.md; OUT/methods.md if there are
+    records of the experiment methods; OUT/smoke.md and OUT/smoke-methods.md after a smoke run."""
     import ksivi_paper as paper
 
     folders = {preset: paper.Folder(out / preset) for preset in paper.PRESETS}
@@ -140,7 +140,14 @@ def report(
             f"--out must contain records, got {out} without any; `ksivi paper run` writes them"
         )
     for preset, results in found.items():
-        notes.print(f"report: {paper.write_report(results, out / f'{preset}.md')}", highlight=False)
+        methods = "methods.md" if preset == "paper" else f"{preset}-methods.md"
+        pages = (
+            paper.write_report(results, out / f"{preset}.md"),
+            paper.write_methods(results, out / methods),
+        )
+        for page in pages:
+            if page is not None:
+                notes.print(f"report: {page}", highlight=False)
     if readme is not None:
         if "paper" not in found or not readme.is_file():
             raise ValueError(

@@ -6,6 +6,7 @@ already. They are the same cells here, so what has run there does not run again.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 from ksivi.comparison import TrainedMethod
@@ -57,7 +58,15 @@ def methods(preset: str) -> list[Cell]:
 
 def _cells(problems: tuple[str, ...], preset: str) -> list[Cell]:
     found = [name for name in problems if preset == "paper" or name in _SMOKE]
-    return for_preset(preset, [_cell(name, method, preset) for name in found for method in METHODS])
+    cells: list[Cell] = [_cell(name, method, preset) for name in found for method in METHODS]
+    smaller = for_preset(preset, cells)
+    return smaller if preset == "paper" else [_smaller(cell) for cell in smaller]
+
+
+def _smaller(cell: Cell) -> Cell:
+    """Even fewer steps, and narrow inner networks: wide ones take minutes on a CPU."""
+    assert isinstance(cell, Training)
+    return dataclasses.replace(cell, plan=cell.plan.replace(num_steps=100, critic_hidden=(32, 32)))
 
 
 def cell_of(problem: str, method: str, preset: str) -> tuple[str, str]:
@@ -117,8 +126,9 @@ def _smoke_setup(data: str) -> Setup:
     return Setup(data, "released", "paper", 10)
 
 
-def _papers_networks(preset: str) -> set[tuple[str, str]]:
-    return {(cell.experiment, cell.name) for cell in EXPERIMENTS["bnn"](preset)}
+@functools.cache
+def _papers_networks(preset: str) -> frozenset[tuple[str, str]]:
+    return frozenset((cell.experiment, cell.name) for cell in EXPERIMENTS["bnn"](preset))
 
 
 ALL_EXPERIMENTS = {**EXPERIMENTS, "methods": methods}

@@ -74,3 +74,17 @@ REMARKS: dict[str, str] = {
         "steps none is (0.19 to 0.32)."
     ),
 }
+
+_IMPROPER = (
+    "Runs that end too wide were wide early. The annealed target is p^c with c from 0.1, and for "
+    "t(2) it has no finite mass while c ≤ 1/3, in the first 5,833 of 50,000 steps. Only a small "
+    "weight on log p holds the draws then. The released code, translated to PyTorch, loses 5 of 20 "
+    "runs in the same way."
+)
+
+METHOD_REMARKS: dict[str, str] = {
+    "student-t/ksivi": _IMPROPER,
+    "student-t/ksivi-u": _IMPROPER,
+    "diffusion-200/ksivi-u": REMARKS["diffusion/200-released-ksivi-u"],
+}
+"""Remarks on the page of all methods. A key is PROBLEM/METHOD, and may contain * for any text."""

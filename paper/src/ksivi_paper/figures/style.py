@@ -18,8 +18,21 @@ METHODS = {
 """Name, colour and marker. The colours, after Okabe and Ito, can be told apart by everyone."""
 
 
+NAMES = {
+    "ksivi-stein": "KSIVI (Stein form)",
+    "ksivi-combined": "KSIVI (combined)",
+    "kpg": "KPG",
+    "kpg-is": "KPG-IS",
+    "amortized-svgd": "amortized SVGD",
+    "denoised-score": "denoised score",
+    "pvi": "PVI",
+    "aisivi": "AISIVI",
+} | {method: name for method, (name, _, _) in METHODS.items()}
+"""The names of all methods, also of those that no curve shows."""
+
+
 def label(method: str) -> str:
-    return METHODS[method][0]
+    return NAMES[method]
 
 
 def colour(method: str) -> str:

@@ -2,16 +2,18 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..cells import Cell
 from ..experiments import EXPERIMENTS
+from ..methods import ALL_EXPERIMENTS
 from ..records import plain
 
 CellRecord = dict[str, Any]
+Experiments = Mapping[str, Callable[[str], list[Cell]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,15 +85,28 @@ class Entry:
 
 
 class RecordIndex:
-    """All records, and all cells of a preset."""
+    """The records and the cells of a page.
 
-    def __init__(self, records: Iterable[CellRecord], preset: str = "paper"):
-        self.preset = preset
+    **Arguments:**
+
+    - `records`: all records of a folder. Those of other pages are ignored.
+    - `preset`: the preset of the cells.
+    - `experiments`: the experiments of the page. Default: the paper's.
+    """
+
+    def __init__(
+        self,
+        records: Iterable[CellRecord],
+        preset: str = "paper",
+        experiments: Experiments = EXPERIMENTS,
+    ):
+        self.preset, self.experiments = preset, experiments
         self.cells = {
-            (c.experiment, c.name): c for make in EXPERIMENTS.values() for c in make(preset)
+            (c.experiment, c.name): c for make in experiments.values() for c in make(preset)
         }
         specs = {key: plain(cell.spec) for key, cell in self.cells.items()}
         found = {(record["experiment"], record["cell"]): record for record in records}
+        found = {key: record for key, record in found.items() if self._has(*key)}
         self.records = {
             key: record for key, record in found.items() if specs.get(key) == record["spec"]
         }
@@ -100,6 +115,11 @@ class RecordIndex:
 
         The page leaves them out.
         """
+
+    def _has(self, experiment: str, cell: str) -> bool:
+        """Whether a record belongs to this page, even if its cell no longer exists."""
+        others = set(ALL_EXPERIMENTS) - set(self.experiments)
+        return (experiment, cell) in self.cells or experiment not in others
 
     def get(self, experiment: str, cell: str) -> CellRecord | None:
         return self.records.get((experiment, cell))

@@ -21,7 +21,7 @@ def section(page: Page) -> None:
         "our numbers beside the paper's. This page and its figures are made from the records, one "
         "JSON file per cell. The same records give the same files, byte for byte.",
         "```bash\n" + "\n".join(_commands(index.preset)) + "\n```",
-        _made_with(index),
+        made_with(index),
     )
     _times(page)
     page.say(
@@ -38,7 +38,8 @@ def _commands(preset: str) -> list[str]:
     return [f"ksivi paper run all{options}", "ksivi paper report"]
 
 
-def _made_with(index: RecordIndex) -> str:
+def made_with(index: RecordIndex) -> str:
+    """Devices, dates and versions."""
     records = list(index.records.values())
     if not records:
         return "There are no records yet."
