@@ -1,4 +1,4 @@
-"""What the site shows from outside docs/: the page of results, and its figures."""
+"""What the site shows from outside docs/: the pages of results, and their figures."""
 
 from pathlib import Path
 
@@ -7,14 +7,24 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("paper", "methods")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Takes pages of results that have not been made yet out of the navigation."""
+    config.nav = _without(
+        config.nav, {f"results/{name}.md" for name in PAGES if not _page(name).is_file()}
+    )
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds results/paper.md and the figures that it links to, at the same paths. Nothing is copied into docs/."""
-    for path in [
-        ROOT / "results" / "paper.md",
-        *sorted((ROOT / "results" / "paper" / "figures").glob("*.png")),
-    ]:
+    """Adds the pages and the figures that they link to, at the same paths. Nothing is copied into docs/."""
+    pages = [name for name in PAGES if _page(name).is_file()]
+    figures = [
+        one for name in pages for one in sorted((ROOT / "results" / name).glob("figures/*.png"))
+    ]
+    for path in [*map(_page, pages), *figures]:
         files.append(
             File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
         )
@@ -28,3 +38,18 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if "/" not in page.file.src_uri
         else markdown
     )
+
+
+def _page(name: str) -> Path:
+    return ROOT / "results" / f"{name}.md"
+
+
+def _without(nav, missing: set[str]):
+    """A navigation, which is nested lists and dicts, without these pages."""
+    if isinstance(nav, list):
+        kept = [_without(one, missing) for one in nav]
+        return [one for one in kept if one is not None]
+    if isinstance(nav, dict):
+        kept = {title: _without(one, missing) for title, one in nav.items()}
+        return {title: one for title, one in kept.items() if one is not None} or None
+    return None if nav in missing else nav
