@@ -74,6 +74,10 @@ BAD = {
         lambda: ksivi.Annealing(start=-1, horizon=9),
         "start must be one positive number",
     ),
+    "an annealing base": (
+        lambda: ksivi.Annealing(horizon=9, base_scale=0.0),
+        "base_scale must be one positive number",
+    ),
     "annealing by a number": (
         lambda: ksivi.KSIVI(annealing=0.5),
         "annealing must be a function of the step",

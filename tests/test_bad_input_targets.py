@@ -174,6 +174,10 @@ BAD = {
         lambda: target().tempered(-1.0),
         "inverse_temperature must be one positive number",
     ),
+    "a base of a tempered target": (
+        lambda: target().tempered(0.5).tempered(0.5, base_scale=1.0),
+        "tempered already",
+    ),
     "an integer score": (
         lambda: ksivi.Target.from_score(lambda x: jnp.zeros(2, int), 2),
         "floating numbers",

@@ -99,6 +99,31 @@ def test_an_annealed_target_is_raised_to_the_power_beta(x64):
     np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-8)
 
 
+def test_annealing_from_a_gaussian_base(x64):
+    """log p^β N(0, s² I)^(1−β); the record of the Stein ratio refers to the target itself."""
+    annealing = ksivi.Annealing(start=0.2, horizon=10, base_scale=3.0)
+    draws, _, loss = step_of(ksivi.SIVI(N, 5, annealing=annealing), step=3)
+    value, records = loss(linear_family())
+    x = place(draws.z, draws.xi)
+    log_tempered = 0.5 * log_target(x) - 0.5 * np.sum(x**2, axis=1) / (2 * 3.0**2)
+    np.testing.assert_allclose(
+        value, np.mean(log_mean_conditional(x, draws) - log_tempered), rtol=1e-8
+    )
+    np.testing.assert_allclose(records["inverse_temperature"], 0.5, rtol=1e-6)
+    np.testing.assert_allclose(records["stein_ratio"], stein_ratio(x, -x), rtol=1e-6)
+
+
+def test_the_score_of_a_target_with_a_base_is_the_gradient_of_its_density(x64):
+    heated = normal_target().tempered(0.3, base_scale=2.0)
+    point = jnp.asarray(POINTS[0])
+    gradient = jax.grad(heated.log_density)(point)
+    value, score = heated.log_density_and_score(point)
+    np.testing.assert_allclose(heated.score(point), gradient, rtol=1e-6)
+    np.testing.assert_allclose(score, gradient, rtol=1e-6)
+    np.testing.assert_allclose(value, heated.log_density(point), rtol=1e-6)
+    np.testing.assert_allclose(gradient, -(0.3 + 0.7 / 4) * POINTS[0], rtol=1e-6)
+
+
 def test_schedules():
     annealing = ksivi.Annealing(start=0.2, horizon=10)
     found = [float(annealing(jnp.asarray(step))) for step in (0, 3, 8, 100)]

@@ -1,6 +1,7 @@
 """The page of all methods from records alone: every number where it belongs, and gaps where nothing has run."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -160,3 +161,13 @@ def test_a_cell_of_a_smoke_run_end_to_end(tmp_path, capsys, name, rows):
         found = [line for line in lines if line.startswith(f"| {label} |") and "±" in line]
         assert len(found) == tables
     assert (tmp_path / "smoke-methods/figures/all-methods.png").is_file()
+
+
+@pytest.mark.slow
+def test_the_committed_page_is_that_of_the_records(tmp_path):
+    """As for the paper's page; until cells have run there is neither."""
+    results = Path(__file__).parents[1] / "results"
+    made = paper.write_methods(Folder(results / "paper"), tmp_path / "methods.md")
+    committed = results / "methods.md"
+    assert (made is not None) == committed.is_file()
+    assert made is None or made.read_text() == committed.read_text()

@@ -76,8 +76,7 @@ class Sampler:
 
     def __init__(self, rng: np.random.Generator, target: Target, passes: Passes):
         self.rng, self.target, self.passes = rng, target.unwhitened(), passes
-        beta = target.inverse_temperature
-        self.beta = 1.0 if beta is None else float(beta)
+        self.beta = 1.0 if target.temperature is None else float(target.temperature.beta)
         self._sizes: Float[np.ndarray, " n"] | None = None
 
     def plain(self) -> Target:

@@ -122,7 +122,7 @@ class AISIVI(AbstractObjective):
         return lax.scan(update, state, draws.joint)[0]
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, _ = family.transport((draws.z, draws.xi))
         log_weights = jax.vmap(_log_weights, (None, None, 0, 0))(
             held(family), state.network, x, draws.proposed
@@ -130,7 +130,7 @@ class AISIVI(AbstractObjective):
         log_p, score = jax.vmap(target.surrogate)(x)
         value = jnp.mean(log_mean_exp(log_weights) - log_p)
         value = jnp.where(step < self.warm_up, lax.stop_gradient(value), value)
-        return value, auxiliary(x, score, x, beta) | {
+        return value, auxiliary(x, score, x, heat) | {
             "proposal_efficiency": _efficiency(log_weights)
         }
 

@@ -103,12 +103,12 @@ class DenoisedScore(AbstractObjective):
         return lax.scan(update, state, (draws.network_z, draws.network_xi))[0]
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, _ = family.transport((draws.z, draws.xi))
         at = lax.stop_gradient(x)
         score = jax.vmap(target.score)(at)
         force = jax.vmap(state.network)(at) - score
-        return path_loss(force, x), auxiliary(at, score, at, beta)
+        return path_loss(force, x), auxiliary(at, score, at, heat)
 
     @property
     def score_evals(self) -> int:

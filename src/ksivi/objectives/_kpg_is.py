@@ -123,12 +123,12 @@ class KPGIS(AbstractObjective):
         return state.descended(loss, self.proposal_optimizer)
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, _ = family.transport((draws.z, draws.xi))
         at, proposal = lax.stop_gradient(x), self._proposal(family, state.network)
         score = jax.vmap(target.score)(at)
         force = self._force(family, proposal, at, draws, target)
-        return path_loss(force, x), auxiliary(at, score, at, beta)
+        return path_loss(force, x), auxiliary(at, score, at, heat)
 
     @property
     def score_evals(self) -> int:

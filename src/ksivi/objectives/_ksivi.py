@@ -163,7 +163,7 @@ class KSIVI(AbstractObjective):
         )
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target, self.annealing, step)
+        target, heat = anneal(target, self.annealing, step)
         x, conditional_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
@@ -171,7 +171,7 @@ class KSIVI(AbstractObjective):
         loss = self._ksd2(Batches(x, score, conditional_score, precision, variances))
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
-        records = auxiliary(x[0], score[0], x[-1], beta)
+        records = auxiliary(x[0], score[0], x[-1], heat)
         return loss, records | {"trace_precision": jnp.mean(precision)}
 
     @property

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree, Scalar
 
 from ..families import Noise, SemiImplicit
-from ..targets import Target, stein_ratio
+from ..targets import Target, Temperature, stein_ratio
 
 Module = TypeVar("Module", bound=eqx.Module)
 Aux = dict[str, Scalar]
@@ -117,18 +117,18 @@ def auxiliary(
     x: Float[Array, "n d"],
     score: Float[Array, "n d"],
     others: Float[Array, "m d"],
-    beta: Scalar | None,
+    heat: Temperature | None,
 ) -> Aux:
     """The numbers that every objective records.
 
     **Arguments:**
 
     - `x`, `score`, `others`: as in `stein_ratio`.
-    - `beta`: the inverse temperature, if the score is that of an annealed target. The Stein ratio
-        is then divided by it, so that it refers to the target itself.
+    - `heat`: the temperature, if the score is that of an annealed target. The Stein ratio refers to
+        the target itself.
     """
     x, score, others = lax.stop_gradient((x, score, others))
-    ratio = stein_ratio(x, score, others)
-    if beta is None:
-        return {"stein_ratio": ratio}
-    return {"stein_ratio": ratio / beta, "inverse_temperature": beta}
+    if heat is None:
+        return {"stein_ratio": stein_ratio(x, score, others)}
+    ratio = stein_ratio(x, heat.undone(score, x), others)
+    return {"stein_ratio": ratio, "inverse_temperature": heat.beta}

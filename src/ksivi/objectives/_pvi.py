@@ -115,9 +115,9 @@ class PVI(AbstractObjective):
 
     def loss(self, family, state, draws, target, step):
         xi, rows = jax.tree.map(lambda a: a[1], draws.batches)
-        target, beta = anneal(target.on_rows(rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(rows), self.annealing, step)
         value, (x, score) = _divergence(family, state.z, xi, target)
-        return value, auxiliary(x, score, x, beta)
+        return value, auxiliary(x, score, x, heat)
 
     def sampler(self, family, state):
         return family.with_particles(state.z)

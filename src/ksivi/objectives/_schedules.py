@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Scalar
 
 from .._core.checks import as_positive
-from ..targets import Target
+from ..targets import Target, Temperature
 
 Schedule = Callable[[Int[Array, ""]], Scalar]
 """step ↦ number."""
@@ -19,7 +19,17 @@ Schedule = Callable[[Int[Array, ""]], Scalar]
 class Annealing(eqx.Module):
     r"""The inverse temperature β(t) = min(1, start + t / horizon).
 
-    The paper uses start = 0.1 and a horizon of half the steps.
+    The target of a step is p^β, or p^β N(0, s² I)^(1−β) with a base of standard deviation s. The
+    paper uses start = 0.1, a horizon of half the steps, and no base.
+
+    A density with heavy tails needs a base or a larger start: if p falls as |x|^(−a) along a line,
+    p^β has no finite integral for β ≤ 1/a, and draws run away.
+
+    **Arguments:**
+
+    - `start`: β at step 0.
+    - `horizon`: the number of steps in which β would grow by 1.
+    - `base_scale`: s. Default: no base.
 
     ```python
     objective = ksivi.KSIVI(num_samples=100, annealing=ksivi.Annealing(start=0.1, horizon=10_000))
@@ -28,10 +38,18 @@ class Annealing(eqx.Module):
 
     start: Array
     horizon: Array
+    base_scale: Array | None
 
-    def __init__(self, *, start: float | Array = 0.1, horizon: float | Array):
+    def __init__(
+        self,
+        *,
+        start: float | Array = 0.1,
+        horizon: float | Array,
+        base_scale: float | Array | None = None,
+    ):
         self.start = as_positive(start, "start")
         self.horizon = as_positive(horizon, "horizon")
+        self.base_scale = None if base_scale is None else as_positive(base_scale, "base_scale")
 
     def __call__(self, step: Int[Array, ""]) -> Scalar:
         return jnp.minimum(1, self.start + step / self.horizon)
@@ -72,9 +90,9 @@ def as_schedule(schedule: Schedule | None, name: str, example: str) -> Schedule 
 
 def anneal(
     target: Target, annealing: Schedule | None, step: Int[Array, ""]
-) -> tuple[Target, Scalar | None]:
-    """The target at this step, and its inverse temperature, or None without annealing."""
+) -> tuple[Target, Temperature | None]:
+    """The target at this step, and its temperature, or None without annealing."""
     if annealing is None:
         return target, None
-    beta = annealing(step)
-    return target.tempered(beta), beta
+    heat = Temperature(annealing(step), getattr(annealing, "base_scale", None))
+    return target.tempered(*heat), heat

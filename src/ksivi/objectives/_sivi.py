@@ -63,10 +63,10 @@ class SIVI(AbstractObjective):
         return SIVIDraws(z, xi, others, target.draw_rows(rows_key))
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, log_q = family.transport_and_log_prob((draws.z, draws.xi), draws.others)
         log_p, score = jax.vmap(target.surrogate)(x)
-        return jnp.mean(log_q - log_p), auxiliary(x, score, x, beta)
+        return jnp.mean(log_q - log_p), auxiliary(x, score, x, heat)
 
     @property
     def score_evals(self) -> int:

@@ -122,11 +122,11 @@ class SIVISM(AbstractObjective):
         step: Int[Array, ""],
     ) -> tuple[Scalar, Aux]:
         """E[gᵀ(2 s_p + 2 ξ/σ − g)] on one batch."""
-        target, beta = anneal(target.on_rows(batch.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(batch.rows), self.annealing, step)
         x, conditional_score = family.transport((batch.z, batch.xi))
         score = jax.vmap(target.score)(x)
         g = jax.vmap(network)(x)
         if self.score_weight is not None:
             g = g + self.score_weight(step).astype(g.dtype) * score
         value = jnp.mean(jnp.sum(g * (2 * (score - conditional_score) - g), axis=1))
-        return value, auxiliary(x, score, x, beta)
+        return value, auxiliary(x, score, x, heat)

@@ -51,13 +51,13 @@ class AbstractSmoothed(AbstractObjective):
         return SmoothedDraws(z, xi, target.draw_rows(rows_key))
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, _ = family.transport((draws.z[0], draws.xi[0]))
         others, conditional_score = lax.stop_gradient(family.transport((draws.z[1], draws.xi[1])))
         score, at = jax.vmap(target.score)(others), lax.stop_gradient(x)
         kernel = self.kernel.resolve(at, others)
         force = self.force(kernel, at, others, score, conditional_score)
-        return path_loss(force, x), auxiliary(others, score, others, beta)
+        return path_loss(force, x), auxiliary(others, score, others, heat)
 
     @property
     def score_evals(self) -> int:

@@ -134,11 +134,11 @@ class UIVI(AbstractObjective):
         return Chains(step_size, total / self.num_kept)
 
     def loss(self, family, state, draws, target, step):
-        target, beta = anneal(target.on_rows(draws.rows), self.annealing, step)
+        target, heat = anneal(target.on_rows(draws.rows), self.annealing, step)
         x, _ = family.transport((draws.z, draws.xi))
         score = jax.vmap(target.score)(lax.stop_gradient(x))
         loss = path_loss(state.score - score, x)
-        return loss, {**auxiliary(x, score, x, beta), "chain_step_size": state.step_size}
+        return loss, {**auxiliary(x, score, x, heat), "chain_step_size": state.step_size}
 
     @property
     def score_evals(self) -> int:

@@ -25,6 +25,7 @@ from ._surrogate import Surrogate as Surrogate
 from ._surrogate import needs_scores as needs_scores
 from ._surrogate import surrogate as surrogate
 from ._target import Target as Target
+from ._temperature import Temperature as Temperature
 from ._torch import from_torch as from_torch
 from .supports import Support as Support
 

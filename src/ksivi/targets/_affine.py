@@ -1,9 +1,11 @@
 """Affine coordinates x = loc + scale · u."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Scalar
 
+from .._core.checks import as_floats
 from .._core.numerics import full_precision
 from .._core.registry import register
 
@@ -53,3 +55,17 @@ class Affine(eqx.Module):
                 else self.scale @ inner.scale
             )
         return Affine(self(inner.loc), scale)
+
+
+def as_affine(loc: Array, scale: Array, dim: int) -> Affine:
+    """The coordinates that a user gave as a centre and a scale."""
+    affine = Affine(as_floats(loc, "loc"), as_floats(scale, "scale"))
+    if affine.loc.shape != (dim,) or affine.scale.shape not in ((dim,), (dim, dim)):
+        raise ValueError(
+            f"loc must have shape ({dim},) and scale ({dim},) or ({dim}, {dim}), "
+            f"got {affine.loc.shape} and {affine.scale.shape}"
+        )
+    is_known = not isinstance(affine.scale, jax.core.Tracer)
+    if is_known and not bool(jnp.isfinite(affine.log_det())):
+        raise ValueError(f"scale must be finite and invertible, got {affine.scale}")
+    return affine

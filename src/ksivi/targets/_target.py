@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
@@ -13,19 +12,19 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree, Scalar
 from .._core.checks import (
     as_count,
     as_floats,
-    as_positive,
     as_single_key,
     require_callable,
     require_point,
 )
 from .._core.numerics import full_precision
-from ._affine import Affine
+from ._affine import Affine, as_affine
 from ._data import data_density
 from ._density import AbstractDensity, FunctionDensity, Point, RowIndices, ScoreDensity
 from ._model import AbstractModel
 from ._probe import as_test_point, probe
 from ._pytree import Layout, named_layout, pytree_density
 from ._rows import Rows
+from ._temperature import Temperature
 from .supports import Support
 
 
@@ -48,7 +47,7 @@ class Target(eqx.Module):
 
     density: AbstractDensity
     coordinates: Affine | None
-    inverse_temperature: Scalar | None
+    temperature: Temperature | None
     supports: tuple[Support, ...] | None
     dim: int = eqx.field(static=True)
     layout: Layout = eqx.field(static=True)
@@ -67,7 +66,7 @@ class Target(eqx.Module):
         if score is not None:
             require_callable(score, "score")
         self.density = FunctionDensity(log_density, score)
-        self.coordinates = self.inverse_temperature = self.supports = None
+        self.coordinates = self.temperature = self.supports = None
         self.dim = dim
         self.layout = named_layout(names, dim)
         probe(self.density, as_test_point(test_point, dim))
@@ -89,8 +88,8 @@ class Target(eqx.Module):
         """
         dim = as_count(dim, "dim")
         require_callable(score, "score")
-        layout, point = named_layout(names, dim), as_test_point(test_point, dim)
-        return cls.from_density(ScoreDensity(score), dim, layout, point)
+        point = as_test_point(test_point, dim)
+        return cls.from_density(ScoreDensity(score), dim, named_layout(names, dim), point)
 
     @classmethod
     def from_data(
@@ -165,20 +164,20 @@ class Target(eqx.Module):
         """log p(x) up to a constant."""
         require_point(x, self.dim)
         with full_precision():
-            return self._view_value(self.density.value(self.to_original(x)))
+            return self._view_value(self.density.value(self.to_original(x)), x)
 
     def score(self, x: Point) -> Point:
         """∇ log p(x)."""
         require_point(x, self.dim)
         with full_precision():
-            return self._view_score(self.density.score(self.to_original(x)))
+            return self._view_score(self.density.score(self.to_original(x)), x)
 
     def log_density_and_score(self, x: Point) -> tuple[Scalar, Point]:
         """log p(x) and ∇ log p(x), which cost little more together than one of them."""
         require_point(x, self.dim)
         with full_precision():
             value, score = self.density.value_and_score(self.to_original(x))
-        return self._view_value(value), self._view_score(score)
+        return self._view_value(value, x), self._view_score(score, x)
 
     def surrogate(self, x: Point) -> tuple[Scalar, Point]:
         """A scalar whose gradient is the score, and the score, from one evaluation of the target.
@@ -206,23 +205,25 @@ class Target(eqx.Module):
         - `loc`: a centre, such as the mode.
         - `scale`: standard deviations, or a matrix such as a Cholesky factor of a covariance.
         """
-        affine, dim = Affine(as_floats(loc, "loc"), as_floats(scale, "scale")), self.dim
-        if affine.loc.shape != (dim,) or affine.scale.shape not in ((dim,), (dim, dim)):
-            raise ValueError(
-                f"loc must have shape ({dim},) and scale ({dim},) or ({dim}, {dim}), "
-                f"got {affine.loc.shape} and {affine.scale.shape}"
-            )
-        is_known = not isinstance(affine.scale, jax.core.Tracer)
-        if is_known and not bool(jnp.isfinite(affine.log_det())):
-            raise ValueError(f"scale must be finite and invertible, got {affine.scale}")
+        affine = as_affine(loc, scale, self.dim)
         affine = affine if self.coordinates is None else self.coordinates.after(affine)
         return self._replace(coordinates=affine)
 
-    def tempered(self, inverse_temperature: float | Scalar) -> Self:
-        """p(x)^β: the log density and the score are multiplied by β."""
-        beta = as_positive(inverse_temperature, "inverse_temperature")
-        beta = beta if self.inverse_temperature is None else self.inverse_temperature * beta
-        return self._replace(inverse_temperature=beta)
+    def tempered(
+        self, inverse_temperature: float | Scalar, base_scale: float | Scalar | None = None
+    ) -> Self:
+        r"""p(x)^β, or p(x)^β N(x; 0, s² I)^(1−β) with a base of standard deviation s.
+
+        p^β has no finite integral if the tails of p are heavy and β is small. With a base it has.
+
+        **Arguments:**
+
+        - `inverse_temperature`: β.
+        - `base_scale`: s, in the coordinates in which the target is then used.
+        """
+        temperature = Temperature.of(inverse_temperature, base_scale)
+        before = self.temperature
+        return self._replace(temperature=before.then(temperature) if before else temperature)
 
     def with_supports(self, supports: dict[str, Support]) -> Self:
         """The same target, whose draws by name are mapped to these supports."""
@@ -295,21 +296,19 @@ class Target(eqx.Module):
         """The estimate from a random minibatch; the target itself if it has no minibatches."""
         return self.on_rows(self.draw_rows(as_single_key(key)))
 
-    def _view_value(self, value: Scalar) -> Scalar:
+    def _view_value(self, value: Scalar, x: Point) -> Scalar:
         value = value if self.coordinates is None else value + self.coordinates.log_det()
-        beta = self.inverse_temperature
-        return value if beta is None else beta.astype(value.dtype) * value
+        return value if self.temperature is None else self.temperature.of_value(value, x)
 
-    def _view_score(self, score: Point) -> Point:
+    def _view_score(self, score: Point, x: Point) -> Point:
         score = score if self.coordinates is None else self.coordinates.pull_back(score)
-        beta = self.inverse_temperature
-        return score if beta is None else beta.astype(score.dtype) * score
+        return score if self.temperature is None else self.temperature.of_score(score, x)
 
     @classmethod
     def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
         """A target from any form of density, after a check at the point."""
         probe(density, point)
-        plain = dict.fromkeys(("coordinates", "inverse_temperature", "supports"))
+        plain = dict.fromkeys(("coordinates", "temperature", "supports"))
         return object.__new__(cls)._replace(density=density, dim=dim, layout=layout, **plain)
 
     def _replace(self, **changes: Any) -> Self:
