@@ -36,9 +36,8 @@ the conditions in `benchmarks/criterion.py` against the truth, and "trusted" the
 come from quadrature or from importance weights; a run without its truth at hand is "not compared". A network has no
 truth; the column has the negative log-likelihood of its predictions.
 
-These times are of several runs on x86 servers; on two cores, those of the network and of the centred volatility are
-of an ARM machine. In some runs up to eight fits ran beside one another, each on two cores of its own, and took up to
-one and a half times as long as alone.
+These times are of several runs on x86 servers; that of the network on yacht is of an ARM machine. In some runs up to
+eight fits ran beside one another, each on two cores of its own, and took up to one and a half times as long as alone.
 
 """
 _MOST_FLOORS = 2
