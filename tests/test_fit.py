@@ -338,8 +338,6 @@ def test_an_improper_posterior_is_not_trusted():
 def test_bad_arguments_are_named():
     with pytest.raises(ValueError, match=r"target must be a ksivi\.Target"):
         ksivi.fit(jax.random.key(0), lambda x: x)
-    with pytest.raises(ValueError, match="only a score"):
-        ksivi.fit(jax.random.key(0), ksivi.Target.from_score(lambda x: -x, dim=2))
     with pytest.raises(ValueError, match="num_steps"):
         ksivi.fit(jax.random.key(0), gaussian(), num_steps=0)
     with pytest.raises(ValueError, match='refine must be "hmc" or "importance", got \'mcmc\''):

@@ -17,10 +17,6 @@ Kind = Literal["gaussian", "mixture", "sampler"]
 def as_target(target: Target | Sequence[Target]) -> Target:
     if not isinstance(target, Target):
         raise ValueError(f"target must be a ksivi.Target, got {type(target).__name__}")
-    if not target.has_log_density:
-        raise ValueError(
-            "fit needs log-density values, but this target has only a score: use ksivi.train"
-        )
     return target
 
 

@@ -26,7 +26,7 @@ from .._core.programs import program_cache
 from .._core.sharding import as_mesh, require_threads, use_mesh
 from .._core.threads import few_threads
 from ..families import SemiImplicit
-from ..results import Cost, Fit, FitDiagnostics, Posterior, gathered
+from ..results import Fit, FitDiagnostics, Posterior, gathered
 from ..targets import Evaluator, OutOfTime, Target
 from ..training import (
     Callback,
@@ -41,13 +41,14 @@ from ._answers import Draws, mixture_answer, trained_answer
 from ._arguments import Kind, as_init, as_kind, as_target, is_batch
 from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
-from ._many_rows import could_use_some_rows, fit_to_rows, of_target, uses_some_rows
+from ._many_rows import could_use_some_rows, fit_to_rows, uses_some_rows
 from ._measured import LARGE_DIM
 from ._price import Price
 from ._recipe import Recipe
 from ._refine import Refinement, refined, require_refinement
+from ._scores import fit_to_score
 from ._start import Start, find_start, start_from
-from ._verdict import Answer, conclude, with_remark
+from ._verdict import Answer, conclude, cost_of, of_target, with_remark
 
 
 def fit(
@@ -85,13 +86,14 @@ def fit(
 
     A target with minibatches and many rows is replaced by some of its rows, with a correction that
     gives them the gradient and the Hessian of all rows at the mode. A pass over all rows measures
-    the error that is left, and the status has it.
+    the error that is left, and the status has it. A target with a score alone gets log densities by
+    integrals of the score along lines; the error of these is measured too.
 
     **Arguments:**
 
-    - `key`, `target`: a key and a target with log-density values. A batch of keys, or a list of
-        targets with one key for each, gives a list of fits, which ends at Ctrl-C. Targets of one model with data of the
-        same shapes compile nothing again.
+    - `key`, `target`: a key and a target. A batch of keys, or a list of targets with one key for
+        each, gives a list of fits, which ends at Ctrl-C. Targets of one model with data of the same
+        shapes compile nothing again.
     - `init`: an earlier fit to start from, of this or a similar target, such as the same model with
         less data. It takes the place of the search, so modes that it does not have are not found.
         The checks are the same.
@@ -117,8 +119,8 @@ def fit(
     - `cache`: whether compiled programs are kept on disk for the next process, and loaded from
         there. It changes no result.
 
-    **Returns:** a `Fit`, or a list of them. `fit.trusted` is True if the draws passed all checks; `fit.status` has the
-    reason. Ctrl-C ends the training and returns the current draws, unchecked and not trusted.
+    **Returns:** a `Fit`, or a list of them. `fit.trusted` is True if the draws passed all checks;
+    `fit.status` has the reason. Ctrl-C ends the training and returns the current draws, unchecked and not trusted.
     `fit.cost` has the total seconds, the steps of the training, and all score evaluations.
 
     ```python
@@ -184,13 +186,15 @@ class _Plan:
 
 def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
     rng, began = generator(key), time.perf_counter()
-    if not uses_some_rows(target):
-        return _fit_as_it_is(rng, target, plan, began)
 
     def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
         known = dataclasses.replace(plan, init=init, is_advised=False)
         return _fit_as_it_is(rng, other, known, began)
 
+    if not target.has_log_density:
+        return fit_to_score(rng, target, plan.init, fit_to, plan.show)
+    if not uses_some_rows(target):
+        return _fit_as_it_is(rng, target, plan, began)
     about = plan.init, plan.recipe.num_starts(target.dim), fit_to, plan.show, began, plan.budget
     return fit_to_rows(rng, target, RowsPlan(*about))
 
@@ -212,7 +216,7 @@ def _fit_as_it_is(
         evaluate.deadline = math.inf
         with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
             corrected = refined(rng, evaluate, plan.refine, answer)
-    fit = conclude(answer, start, _cost(answer, evaluate, began), plan.budget)
+    fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
     if is_large and fit.status.kind == "converged":
         fit = with_remark(fit, "not examined: further modes, the joint shape beyond correlations")
     return dataclasses.replace(fit, refined=corrected)
@@ -288,12 +292,6 @@ def _ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
         return answer
     doubts = [*findings.doubts, f"budget_s = {budget:g} s ended before a better answer was tried"]
     return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
-
-
-def _cost(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
-    trained = Cost(0.0, 0, 0) if answer.trained is None else answer.trained.cost
-    seconds = time.perf_counter() - began
-    return Cost(seconds, trained.steps, evaluate.count + trained.score_evals)
 
 
 def _fit_many(

@@ -18,9 +18,7 @@ from ..targets import CHUNK, OutOfTime, Passes, Target
 from ._measured import LARGE_DIM
 from ._peak import Peak, Peaks, centre_at, centre_from_search, peak_from, peaks_from_search
 from ._subsample import FEWEST_ROWS, GOOD_ERROR, Sampled, Sampler
-from ._verdict import with_doubt, with_remark
-
-FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
+from ._verdict import FitTo, of_target, with_doubt, with_remark
 
 _FEW_ROWS, _ROWS_PER_DIM = 4 * FEWEST_ROWS, 100
 """So few rows, or so few for each dimension, are all used: some would not be enough."""
@@ -170,15 +168,6 @@ def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
     if peak.hessian is None:
         return peak
     return dataclasses.replace(peak, root=DenseRoot(root_of(draws)))
-
-
-def of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
-    """The fit to a surrogate, or to rows on several devices, as a fit to the target itself."""
-    of = lambda posterior: dataclasses.replace(posterior, target=target)  # noqa: E731
-    refined = fit.refined
-    if refined is not None:
-        refined = dataclasses.replace(refined, posterior=of(refined.posterior))
-    return dataclasses.replace(fit, posterior=of(fit.posterior), refined=refined)
 
 
 def _noted(

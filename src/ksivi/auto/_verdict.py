@@ -1,13 +1,19 @@
 """An answer of `fit`, and the verdict on it: its status in words, and whether to trust it."""
 
 import dataclasses
+import time
+from collections.abc import Callable
 
 import numpy as np
 
 from ..results import Cost, Fit, FitDiagnostics, Posterior, Status
+from ..targets import Evaluator, Target
 from ._doubts import Findings
 from ._start import Start
 from ._stopping import Ending
+
+FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
+"""Fits a target, by a search or from an earlier posterior."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +40,13 @@ class Answer:
         if findings is None or findings.improper is not None:
             return True
         return not findings.doubts and (findings.is_close or self.trained is not None)
+
+
+def cost_of(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
+    """What an answer has cost since `began`, by `time.perf_counter`."""
+    trained = Cost(0.0, 0, 0) if answer.trained is None else answer.trained.cost
+    seconds = time.perf_counter() - began
+    return Cost(seconds, trained.steps, evaluate.count + trained.score_evals)
 
 
 def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[FitDiagnostics]:
@@ -69,6 +82,15 @@ def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
     """The fit with a remark at the end of its status."""
     status = dataclasses.replace(fit.status, reason=f"{fit.status.reason}; {remark}")
     return dataclasses.replace(fit, status=status)
+
+
+def of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
+    """A fit to what stood for the target, such as a surrogate, as a fit to the target itself."""
+    of = lambda posterior: dataclasses.replace(posterior, target=target)  # noqa: E731
+    refined = fit.refined
+    if refined is not None:
+        refined = dataclasses.replace(refined, posterior=of(refined.posterior))
+    return dataclasses.replace(fit, posterior=of(fit.posterior), refined=refined)
 
 
 def _no_steps() -> dict[str, np.ndarray]:

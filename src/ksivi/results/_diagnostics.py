@@ -195,6 +195,9 @@ class FitDiagnostics(Diagnostics):
         and how many there are; 0 if all rows were used.
     - `rows_error`: the standard deviation over draws of the error of the log density from these
         rows, in nats. No posterior mean is off by many more standard deviations.
+    - `lines_error`: for a target with a score alone: how much log densities differ between integrals
+        of the score along different lines, in nats. Otherwise NaN. `elbo` and `log_evidence` are NaN
+        then, because a score does not tell the constant.
     - `answer`: what the posterior is: a Gaussian, a mixture of Gaussians, or a trained sampler.
     """
 
@@ -223,6 +226,7 @@ class FitDiagnostics(Diagnostics):
     num_rows: int = 0
     num_all_rows: int = 0
     rows_error: float = NAN
+    lines_error: float = NAN
     answer: str = ""
 
     @property
@@ -243,8 +247,7 @@ class FitDiagnostics(Diagnostics):
         density = f"K = {self.num_mixing:,}, " if has_z else ""
         return [
             *([("answer", self.answer)] if self.answer else []),
-            ("ELBO", f"{self.elbo:.2f} ± {self.elbo_error:.2f}"),
-            ("log evidence", f"{self.log_evidence:.2f} ± {self.log_evidence_error:.2f}"),
+            *self._bounds(),
             ("Pareto k-hat", f"{self.pareto_khat:.2f}, {density}{limit}"),
             ("effective share", f"{self.effective_share:.2f} of the weights"),
             ("weights move", f"{self.weights_difference}; {wide}"),
@@ -253,6 +256,15 @@ class FitDiagnostics(Diagnostics):
             *([("KSD²", str(self.ksd))] if self.ksd else []),
             *([("rows", self._rows())] if self.num_rows else []),
             *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
+        ]
+
+    def _bounds(self) -> Rows:
+        """The ELBO and the evidence, or the error of what stands for log densities."""
+        if not math.isnan(self.lines_error):
+            return [("line integrals", f"differ by {self.lines_error:.2g} nats")]
+        return [
+            ("ELBO", f"{self.elbo:.2f} ± {self.elbo_error:.2f}"),
+            ("log evidence", f"{self.log_evidence:.2f} ± {self.log_evidence_error:.2f}"),
         ]
 
     def _rows(self) -> str:

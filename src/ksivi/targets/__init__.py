@@ -12,6 +12,7 @@ from ._evaluator import at_points as at_points
 from ._feed import at_step as at_step
 from ._feed import require_all_rows as require_all_rows
 from ._feed import with_data as with_data
+from ._line import LineDensity as LineDensity
 from ._numpyro import from_numpyro as from_numpyro
 from ._passes import Passes as Passes
 from ._passes import hessian_of as hessian_of
