@@ -74,7 +74,7 @@ def test_vectors_keep_their_shapes():
     def model(y):
         shares = numpyro.sample("shares", dist.Dirichlet(jnp.ones(3)))
         with numpyro.plate("rows", 4):
-            numpyro.sample("y", dist.Multinomial(10, shares), obs=y)
+            numpyro.sample("y", dist.Multinomial(10, shares[None]), obs=y)
 
     found = ksivi.from_numpyro(model, jnp.full((4, 3), 2).at[:, 0].set(6)).prior_predictive(KEY, 6)
     assert found["shares"].shape == (6, 3)

@@ -1,0 +1,131 @@
+"""The table of compared models."""
+
+import dataclasses
+import math
+from typing import Any
+
+NAN = float("nan")
+_HEADS = ("", "log evidence", "difference", "probability", "elpd (LOO)", "difference", "bad k")
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedModel:
+    """What is known of one model. Numbers that are not known are NaN, or None for counts.
+
+    **Attributes:**
+
+    - `name`, `trusted`, `status`: the name, and the verdict of its fit.
+    - `log_evidence`, `log_evidence_error`: log p(data), and its standard error.
+    - `evidence_khat`, `evidence_khat_limit`: the Pareto k-hat of the weights of the evidence, and
+        the largest at which their mean is reliable.
+    - `evidence_difference`, `evidence_difference_error`: to the best model, and its standard error.
+    - `probability`, `probability_low`, `probability_high`: of the model, if all models are equally
+        likely before the data, with a 95% interval from the standard errors of the evidence.
+    - `elpd`, `elpd_error`: the expected log pointwise predictive density by PSIS-LOO, and its
+        standard error.
+    - `elpd_difference`, `elpd_difference_error`: to the model with the largest elpd, and its
+        standard error, from the differences at each observation.
+    - `num_bad_khat`: the number of observations whose k-hat is above ArviZ's limit.
+    """
+
+    name: str
+    trusted: bool
+    status: str
+    log_evidence: float = NAN
+    log_evidence_error: float = NAN
+    evidence_khat: float = NAN
+    evidence_khat_limit: float = NAN
+    evidence_difference: float = NAN
+    evidence_difference_error: float = NAN
+    probability: float = NAN
+    probability_low: float = NAN
+    probability_high: float = NAN
+    elpd: float = NAN
+    elpd_error: float = NAN
+    elpd_difference: float = NAN
+    elpd_difference_error: float = NAN
+    num_bad_khat: int | None = None
+
+    @property
+    def evidence_is_reliable(self) -> bool:
+        """Whether the evidence is known, and the tail of its weights is light enough."""
+        is_known = math.isfinite(self.log_evidence)
+        return is_known and not self.evidence_khat > self.evidence_khat_limit
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against these numbers, as sentences."""
+        found = [] if self.trusted else [self.status]
+        if math.isfinite(self.log_evidence) and not self.evidence_is_reliable:
+            found.append(
+                f"the log evidence is not reliable: the k-hat of its weights is "
+                f"{self.evidence_khat:.2f}, and at most {self.evidence_khat_limit:.2f} is good"
+            )
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelComparison:
+    """The compared models, the one with the largest evidence first. `str` is an aligned table.
+
+    A model whose name begins with `!` in the table has a doubt, which is below the table.
+
+    **Attributes:**
+
+    - `models`: one `ComparedModel` for each model.
+    """
+
+    models: tuple[ComparedModel, ...]
+
+    def __getitem__(self, name: str) -> ComparedModel:
+        for one in self.models:
+            if one.name == name:
+                return one
+        raise KeyError(f"{name!r} is not one of {', '.join(repr(one.name) for one in self.models)}")
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """The numbers of each model, by its name."""
+        return {one.name: dataclasses.asdict(one) for one in self.models}
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row per model."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_pandas needs pandas: pip install pandas") from error
+        return pandas.DataFrame(list(self.to_dict().values())).set_index("name")
+
+    def __str__(self) -> str:
+        rows = [_HEADS, *(_cells(one) for one in self.models)]
+        used = [i for i in range(len(_HEADS)) if i == 0 or any(row[i] for row in rows[1:])]
+        widths = {i: max(len(row[i]) for row in rows) for i in used}
+        lines = ["   ".join(_aligned(row[i], widths[i], i == 0) for i in used) for row in rows]
+        doubts = [f"! {one.name}: {text}" for one in self.models for text in one.doubts]
+        return "\n".join([*(line.rstrip() for line in lines), *doubts])
+
+
+def _cells(one: ComparedModel) -> tuple[str, ...]:
+    """One row of the table. What is not known is empty."""
+    chance = ""
+    if not math.isnan(one.probability):
+        low, high = one.probability_low, one.probability_high
+        chance = f"{one.probability:.3f} ({low:.3f} to {high:.3f})"
+    return (
+        f"! {one.name}" if one.doubts else f"  {one.name}",
+        _with_error(one.log_evidence, one.log_evidence_error, 2),
+        _with_error(one.evidence_difference, one.evidence_difference_error, 2),
+        chance,
+        _with_error(one.elpd, one.elpd_error, 1),
+        _with_error(one.elpd_difference, one.elpd_difference_error, 1),
+        "" if one.num_bad_khat is None else f"{one.num_bad_khat:,}",
+    )
+
+
+def _with_error(value: float, error: float, digits: int) -> str:
+    if math.isnan(value):
+        return ""
+    return "0" if value == error == 0 else f"{value:.{digits}f} ± {error:.{digits}f}"
+
+
+def _aligned(cell: str, width: int, is_left: bool) -> str:
+    return f"{cell:<{width}}" if is_left else f"{cell:>{width}}"
