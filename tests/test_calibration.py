@@ -302,6 +302,34 @@ def test_ctrl_c_in_the_command_discards_the_replication_and_the_same_command_goe
     assert not any("interrupted" in line for line in lines())
 
 
+@pytest.mark.slow
+def test_the_command_calibrates_around_the_data(tmp_path):
+    """The same command finds its replications again, and the prior's replications are others."""
+    model, out = tmp_path / "model.py", tmp_path / "out"
+    model.write_text(COMMAND_MODEL)
+    (tmp_path / "y.json").write_text('{"y": [1.5, 2.5, 3.5]}')
+    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+    command = [sys.executable, "-c", code, "calibrate", f"{model}:line", "--out", str(out)]
+    command += ["--data", str(tmp_path / "y.json"), "--replications", "3", "--json"]
+    run = lambda *more: subprocess.run(  # noqa: E731
+        [*command, *more], capture_output=True, text=True, timeout=300
+    )
+    first = run("--around-data")
+    assert first.returncode in (0, 3), first.stderr
+    assert json.loads(first.stdout)["replications"] == 3
+    assert "the data: converged" in first.stderr
+    assert (out / "ranks.png").exists()
+    lines = (out / "replications.jsonl").read_text()
+    again = run("--around-data")
+    assert (again.returncode, again.stdout) == (first.returncode, first.stdout), again.stderr
+    assert (out / "replications.jsonl").read_text() == lines
+    other = run()
+    assert other.returncode == 2
+    assert "belongs to another model, other data or other settings" in " ".join(
+        other.stderr.split()
+    )
+
+
 COMMAND_MODEL = """
 import numpyro, numpyro.distributions as dist
 

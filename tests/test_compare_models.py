@@ -48,12 +48,12 @@ def exact_elpd(design):
     )
 
 
-def fit_of(target, key=KEY):
-    """A Gaussian, exact up to single precision, as `ksivi.fit` returns it, 1.1 times too wide."""
+def fit_of(target, width=1.1):
+    """The exact Gaussian with another width, so that importance weights differ."""
     zero = jnp.zeros(target.dim)
     covariance = -jnp.linalg.inv(jax.hessian(target.log_density)(zero))
     mean, root = covariance @ target.score(zero), jnp.linalg.cholesky(covariance)
-    family = ksivi.families.GaussianMixture([1.0], mean[None], 1.1 * root[None])
+    family = ksivi.families.GaussianMixture([1.0], mean[None], width * root[None])
     posterior = ksivi.Posterior.of(family, target)
     return fitted(posterior)
 
@@ -113,18 +113,22 @@ def test_the_best_model_is_first_and_differences_are_to_it(found):
     )
 
 
-def test_elpd_is_that_of_leaving_out_each_observation(found):
-    """The draws are 1.1 times too wide on purpose, so elpd has a small bias: ArviZ is told nothing."""
+def test_elpd_is_that_of_leaving_out_each_observation():
+    """By exact draws, with the Monte Carlo error from eight repetitions."""
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
     exact = {name: exact_elpd(design) for name, design in DESIGNS.items()}
-    for name, one in found.to_dict().items():
-        assert abs(one["elpd"] - exact[name].sum()) < 0.25
-        assert one["elpd_error"] == pytest.approx(5 * exact[name].std(), rel=0.1)
-        assert one["num_bad_khat"] == 0
     best = max(exact, key=lambda name: exact[name].sum())
-    for name, one in found.to_dict().items():
-        difference = exact[name] - exact[best]
-        assert abs(one["elpd_difference"] - difference.sum()) < 0.15
-        assert one["elpd_difference_error"] == pytest.approx(5 * difference.std(), rel=0.2)
+    fits = {name: fit_of(target, width=1.0) for name, target in targets().items()}
+    found = [compare_models(key, fits, num_draws=2_000) for key in jax.random.split(KEY, 8)]
+    for name in DESIGNS:
+        one, difference = found[0][name], exact[name] - exact[best]
+        for number, true in (("elpd", exact[name]), ("elpd_difference", difference)):
+            values = np.array([getattr(some[name], number) for some in found])
+            error = values.std(ddof=1) / np.sqrt(len(values))
+            assert abs(values.mean() - true.sum()) < 5 * error + 1e-6  # five: the error has 7 dof
+        assert one.elpd_error == pytest.approx(5 * exact[name].std(), rel=0.1)
+        assert one.elpd_difference_error == pytest.approx(5 * difference.std(), rel=0.1, abs=1e-6)
+        assert one.num_bad_khat == 0
 
 
 def test_the_interval_of_a_probability_covers():
@@ -175,7 +179,7 @@ def test_stored_draws_have_no_evidence_but_an_elpd(fits, found):
     one = other["chains"]
     assert math.isnan(one.log_evidence)
     assert math.isnan(other["constant"].probability)
-    assert abs(one.elpd - found["linear"].elpd) < 0.2
+    assert one.elpd == pytest.approx(found["linear"].elpd, abs=0.2)
     assert [one.name for one in other.models] == ["constant", "chains"]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .._core.checks import as_count
 from ._outputs import replacing
 from ._shared import INTERRUPTED, NOT_SAVED, NOT_TRUSTED, fail, folder, notes, require_seed
 
@@ -63,6 +64,7 @@ def calibrate(
     from ._models import simulate_of
 
     require_seed(seed)
+    as_count(replications, "--replications", minimum=2)
     key, quiet = jax.random.key(seed), functools.partial(fit, num_steps=steps, progress=False)
     simulate, target = simulate_of(model, data)
     place = folder(out)
@@ -72,7 +74,9 @@ def calibrate(
     kept = f"{place} has the finished fits: run the same command again to continue"
     try:
         if around_data:
-            simulate = _around(fit(key, target, num_steps=steps))
+            # The replications use the keys of their numbers.
+            first_key = jax.random.fold_in(key, 2**31 - 1)
+            simulate = _around(fit(first_key, target, num_steps=steps))
         found = run(key, simulate, replications, record=record, fit=quiet, **_shown(replications))
         with replacing(place / "ranks.png") as beside:
             save(rank_histograms(found), beside)

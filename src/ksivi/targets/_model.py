@@ -82,5 +82,5 @@ def warn_of_factors(names: Iterable[str]) -> None:
             f"the factor {text} is part of the log density, but it cannot be simulated: prior "
             "draws leave it out",
             UserWarning,
-            stacklevel=4,
+            stacklevel=6,  # of the caller of `Target.prior_predictive`; Equinox wraps methods
         )
