@@ -106,25 +106,34 @@ class ModelComparison:
 
 def _cells(one: ComparedModel) -> tuple[str, ...]:
     """One row of the table. What is not known is empty."""
-    chance = ""
-    if not math.isnan(one.probability):
-        low, high = one.probability_low, one.probability_high
-        chance = f"{one.probability:.3f} ({low:.3f} to {high:.3f})"
     return (
         f"! {one.name}" if one.doubts else f"  {one.name}",
         _with_error(one.log_evidence, one.log_evidence_error, 2),
         _with_error(one.evidence_difference, one.evidence_difference_error, 2),
-        chance,
+        _chance(one),
         _with_error(one.elpd, one.elpd_error, 1),
         _with_error(one.elpd_difference, one.elpd_difference_error, 1),
         "" if one.num_bad_khat is None else f"{one.num_bad_khat:,}",
     )
 
 
+def _chance(one: ComparedModel) -> str:
+    if math.isnan(one.probability):
+        return ""
+    if one.probability_high < 0.0005:
+        return "< 0.001"
+    interval = f"({one.probability_low:.3f} to {one.probability_high:.3f})"
+    return f"{one.probability:.3f} {interval}"
+
+
 def _with_error(value: float, error: float, digits: int) -> str:
+    """With more digits if the error would be printed as 0."""
     if math.isnan(value):
         return ""
-    return "0" if value == error == 0 else f"{value:.{digits}f} ± {error:.{digits}f}"
+    if value == error == 0:
+        return "0"
+    digits += digits == 2 and error < 0.005
+    return f"{value:.{digits}f} ± {error:.{digits}f}"
 
 
 def _aligned(cell: str, width: int, is_left: bool) -> str:

@@ -58,7 +58,7 @@ def leave_one_out(
     log_likelihood: Float[np.ndarray, "n m"],
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"], float]:
     """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat."""
-    draws = {"draw": np.arange(len(log_likelihood), dtype=float)}
+    draws = {"number": np.arange(len(log_likelihood), dtype=float)}
     data = _assemble({"posterior": draws, "log_likelihood": {"observed": log_likelihood}}, {})
     import arviz
 

@@ -31,4 +31,4 @@ def given_both(target: Target, data: NamedDraws) -> Target:
     density = target.density.whole if isinstance(target.density, PlateDensity) else target.density
     assert isinstance(density, PytreeDensity)
     both = dataclasses.replace(density, log_density=GivenBoth(model, data))
-    return target.replace(density=both)
+    return eqx.tree_at(lambda t: t.density, target, both)

@@ -158,26 +158,26 @@ class Target(AbstractView):
         require_callable(log_density, "log_density")
         density, layout, point = pytree_density(log_density, example, supports)
         target = cls.from_density(density, len(point), layout, point)
-        return target.replace(supports=density.supports)
+        return target._replace(supports=density.supports)
 
     def log_density(self, x: Point) -> Scalar:
         """log p(x) up to a constant."""
         require_point(x, self.dim)
         with full_precision():
-            return self.value_in_view(self.density.value(self.to_original(x)), x)
+            return self._value_in_view(self.density.value(self.to_original(x)), x)
 
     def score(self, x: Point) -> Point:
         """∇ log p(x)."""
         require_point(x, self.dim)
         with full_precision():
-            return self.score_in_view(self.density.score(self.to_original(x)), x)
+            return self._score_in_view(self.density.score(self.to_original(x)), x)
 
     def log_density_and_score(self, x: Point) -> tuple[Scalar, Point]:
         """log p(x) and ∇ log p(x), which cost little more together than one of them."""
         require_point(x, self.dim)
         with full_precision():
             value, score = self.density.value_and_score(self.to_original(x))
-        return self.value_in_view(value, x), self.score_in_view(score, x)
+        return self._value_in_view(value, x), self._score_in_view(score, x)
 
     def surrogate(self, x: Point) -> tuple[Scalar, Point]:
         """A scalar whose gradient is the score, and the score, from one evaluation of the target.
@@ -195,7 +195,7 @@ class Target(AbstractView):
 
     def with_supports(self, supports: dict[str, Support]) -> Self:
         """The same target, whose draws by name are mapped to these supports."""
-        return self.replace(supports=tuple(supports[name] for name, _ in self.layout))
+        return self._replace(supports=tuple(supports[name] for name, _ in self.layout))
 
     @property
     def has_log_density(self) -> bool:
@@ -247,7 +247,7 @@ class Target(AbstractView):
 
     def on_rows(self, rows: RowIndices | None) -> Self:
         """The unbiased estimate of this target from some rows of its data; itself for None."""
-        return self if rows is None else self.replace(density=self.density.on_rows(rows))
+        return self if rows is None else self._replace(density=self.density.on_rows(rows))
 
     def with_control_variate(self, at: Float[Array, " d"], *, num_newton: int = 0) -> Self:
         r"""The same target with less noisy minibatches, by a control variate at a point a.
@@ -268,7 +268,7 @@ class Target(AbstractView):
         """
         point = as_test_point(as_floats(at, "at"), self.dim, "at")
         num_newton = as_count(num_newton, "num_newton", minimum=0)
-        return self.replace(density=self.density.with_control_variate(point, num_newton))
+        return self._replace(density=self.density.with_control_variate(point, num_newton))
 
     @property
     def anchor(self) -> Float[Array, " d"] | None:
@@ -284,4 +284,4 @@ class Target(AbstractView):
         """A target from any form of density, after a check at the point."""
         probe(density, point)
         plain = dict.fromkeys(("coordinates", "temperature", "supports"))
-        return object.__new__(cls).replace(density=density, dim=dim, layout=layout, **plain)
+        return object.__new__(cls)._replace(density=density, dim=dim, layout=layout, **plain)

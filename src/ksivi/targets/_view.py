@@ -32,7 +32,7 @@ class AbstractView(eqx.Module):
         """
         affine = as_affine(loc, scale, self.dim)
         affine = affine if self.coordinates is None else self.coordinates.after(affine)
-        return self.replace(coordinates=affine)
+        return self._replace(coordinates=affine)
 
     def tempered(
         self, inverse_temperature: float | Scalar, base_scale: float | Scalar | None = None
@@ -48,27 +48,27 @@ class AbstractView(eqx.Module):
         """
         temperature = Temperature.of(inverse_temperature, base_scale)
         before = self.temperature
-        return self.replace(temperature=before.then(temperature) if before else temperature)
+        return self._replace(temperature=before.then(temperature) if before else temperature)
 
     def unwhitened(self) -> Self:
         """The same target in the coordinates of the given log density."""
-        return self.replace(coordinates=None)
+        return self._replace(coordinates=None)
 
     def to_original(self, u: Point) -> Point:
         """Maps a point from this target's coordinates to those of the given log density."""
         return u if self.coordinates is None else self.coordinates(u)
 
-    def value_in_view(self, value: Scalar, x: Point) -> Scalar:
+    def _value_in_view(self, value: Scalar, x: Point) -> Scalar:
         """log p(x) of the view, from that of the given log density at the same point."""
         value = value if self.coordinates is None else value + self.coordinates.log_det()
         return value if self.temperature is None else self.temperature.of_value(value, x)
 
-    def score_in_view(self, score: Point, x: Point) -> Point:
+    def _score_in_view(self, score: Point, x: Point) -> Point:
         """The score of the view, from that of the given log density at the same point."""
         score = score if self.coordinates is None else self.coordinates.pull_back(score)
         return score if self.temperature is None else self.temperature.of_score(score, x)
 
-    def replace(self, **changes: Any) -> Self:
+    def _replace(self, **changes: Any) -> Self:
         """The same target with other fields. Nothing is checked or evaluated again."""
         target = object.__new__(type(self))
         for field in dataclasses.fields(self):
