@@ -76,7 +76,8 @@ def test_vectors_keep_their_shapes():
         with numpyro.plate("rows", 4):
             numpyro.sample("y", dist.Normal(shares[None], 0.1).to_event(1), obs=y)
 
-    found = ksivi.from_numpyro(model, jnp.zeros((4, 3))).prior_predictive(KEY, 500)
+    with jax.numpy_rank_promotion("allow"):  # NumPyro's expanded distributions rely on it
+        found = ksivi.from_numpyro(model, jnp.zeros((4, 3))).prior_predictive(KEY, 500)
     assert found["shares"].shape == (500, 3)
     assert found["y"].shape == (500, 4, 3)
     z = (found["y"] - found["shares"][:, None]) / 0.1

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 NAN = float("nan")
@@ -96,25 +97,27 @@ class ModelComparison:
         return pandas.DataFrame(list(self.to_dict().values())).set_index("name")
 
     def __str__(self) -> str:
-        rows = [_HEADS, *(_cells(one) for one in self.models)]
-        used = [i for i in range(len(_HEADS)) if i == 0 or any(row[i] for row in rows[1:])]
-        widths = {i: max(len(row[i]) for row in rows) for i in used}
-        lines = ["   ".join(_aligned(row[i], widths[i], i == 0) for i in used) for row in rows]
+        found = zip(_HEADS, _columns(self.models), strict=True)
+        columns = [[head, *cells] for head, cells in found if not head or any(cells)]
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "   ".join(_aligned(cell, widths[i], i == 0) for i, cell in enumerate(row))
+            for row in zip(*columns, strict=True)
+        ]
         doubts = [f"! {one.name}: {text}" for one in self.models for text in one.doubts]
         return "\n".join([*(line.rstrip() for line in lines), *doubts])
 
 
-def _cells(one: ComparedModel) -> tuple[str, ...]:
-    """One row of the table. What is not known is empty."""
-    return (
-        f"! {one.name}" if one.doubts else f"  {one.name}",
-        _with_error(one.log_evidence, one.log_evidence_error, 2),
-        _with_error(one.evidence_difference, one.evidence_difference_error, 2),
-        _chance(one),
-        _with_error(one.elpd, one.elpd_error, 1),
-        _with_error(one.elpd_difference, one.elpd_difference_error, 1),
-        "" if one.num_bad_khat is None else f"{one.num_bad_khat:,}",
-    )
+def _columns(models: Sequence[ComparedModel]) -> Iterator[list[str]]:
+    """The cells below each head. What is not known is empty."""
+    yield [f"! {one.name}" if one.doubts else f"  {one.name}" for one in models]
+    yield _with_errors([(one.log_evidence, one.log_evidence_error) for one in models], 2)
+    gaps = [(one.evidence_difference, one.evidence_difference_error) for one in models]
+    yield _with_errors(gaps, 2)
+    yield [_chance(one) for one in models]
+    yield _with_errors([(one.elpd, one.elpd_error) for one in models], 1)
+    yield _with_errors([(one.elpd_difference, one.elpd_difference_error) for one in models], 1)
+    yield ["" if one.num_bad_khat is None else f"{one.num_bad_khat:,}" for one in models]
 
 
 def _chance(one: ComparedModel) -> str:
@@ -126,14 +129,14 @@ def _chance(one: ComparedModel) -> str:
     return f"{one.probability:.3f} {interval}"
 
 
-def _with_error(value: float, error: float, digits: int) -> str:
-    """With more digits if the error would be printed as 0."""
-    if math.isnan(value):
-        return ""
-    if value == error == 0:
-        return "0"
-    digits += digits == 2 and error < 0.005
-    return f"{value:.{digits}f} ± {error:.{digits}f}"
+def _with_errors(pairs: Sequence[tuple[float, float]], digits: int) -> list[str]:
+    """Values and errors with so many digits, or one more if an error would be printed as 0."""
+    digits += any(0 < error < 0.5 * 10**-digits for _, error in pairs)
+    cell = lambda value, error: f"{value:.{digits}f} ± {error:.{digits}f}"  # noqa: E731
+    return [
+        "" if math.isnan(value) else "0" if value == error == 0 else cell(value, error)
+        for value, error in pairs
+    ]
 
 
 def _aligned(cell: str, width: int, is_left: bool) -> str:
