@@ -130,8 +130,6 @@ def _chance(one: ComparedModel) -> str:
 
 
 def _with_errors(pairs: Sequence[tuple[float, float]], digits: int) -> list[str]:
-    """Values and errors with so many digits, or one more if an error would be printed as 0."""
-    digits += any(0 < error < 0.5 * 10**-digits for _, error in pairs)
     cell = lambda value, error: f"{value:.{digits}f} ± {error:.{digits}f}"  # noqa: E731
     return [
         "" if math.isnan(value) else "0" if value == error == 0 else cell(value, error)
