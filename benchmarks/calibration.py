@@ -56,9 +56,8 @@ def run(name: str, part: int, count: int, out: Path) -> None:
     model, data = MODELS[name]
     key = jax.random.fold_in(jax.random.key(list(MODELS).index(name)), part)
     heard = lambda one: print(name, part, one.index, f"{one.seconds:.1f} s", one.status, flush=True)  # noqa: E731
-    calibrate(
-        key, simulate_numpyro(model, *data), count, record=out / f"{name}-{part}.jsonl", heard=heard
-    )
+    kept = {"record": out / f"{name}-{part}.jsonl", "heard": heard, "progress": False}
+    calibrate(key, simulate_numpyro(model, *data), count, **kept)
 
 
 def read(folder: Path, name: str) -> Calibration:

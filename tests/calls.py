@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro
+import numpyro.distributions as dist
 import optax
 
 import ksivi
@@ -33,12 +35,22 @@ def minus(x):
     return -x
 
 
+def model_of_rows(y):
+    means = numpyro.sample("means", dist.Normal(0, 1).expand([2]).to_event(1))
+    numpyro.sample("y", dist.Normal(means[None], 1), obs=y)
+
+
 ROWS = jnp.asarray(np.random.default_rng(0).normal(size=(12, 2)), jnp.float32)
 TARGET = ksivi.Target(normal, dim=2)
 FAMILY = SemiImplicit.location_scale(2)
 POSTERIOR = ksivi.Posterior.of(FAMILY, TARGET)
 OBJECTIVE = ksivi.KSIVI(num_samples=4)
 POSTERIOR.save(FOLDER / "posterior")
+FIT = ksivi.Fit(
+    POSTERIOR, ksivi.Status("converged", "known"), True, {}, {}, ksivi.Cost(0.0, 0, 0), None
+)
+MODELLED = ksivi.from_numpyro(model_of_rows, ROWS)
+OF_MODEL = ksivi.Posterior.of(FAMILY, MODELLED)
 FEW = ksivi.Recipe(
     num_samples=4, num_mixing=4, hidden=(4,), num_pretraining=20, max_steps=60, chunk=20
 )
@@ -188,6 +200,10 @@ CALLS: dict[str, Call] = {
         family=FAMILY,
         num_repeats=3,
     ),
+    "diagnostics.compare_models": call(
+        diagnostics.compare_models, key=KEY, fits={"a": FIT, "b": FIT}, loo=False
+    ),
+    "Target.prior_predictive": call(MODELLED.prior_predictive, key=KEY, n=3),
     "problems.diffusion": call(problems.diffusion, dim=5),
     "problems.banana": call(problems.banana),
     "calibration.calibrate": call(
@@ -196,7 +212,9 @@ CALLS: dict[str, Call] = {
         simulate=lambda key: ({"x": jax.random.normal(key, (2,))}, TARGET),
         num_replications=2,
         fit=lambda key, target: ksivi.train(key, target, FAMILY, OBJECTIVE, num_steps=2),
+        progress=False,
     ),
+    "calibration.simulate_around": call(ksivi.calibration.simulate_around, posterior=OF_MODEL),
 }
 
 

@@ -27,7 +27,7 @@ EDGES = {
     "diagnostics": {"targets", "kernels", "families", "objectives", "results"},
     "problems": {"targets", "families", "methods", "metrics"},
     "auto": {"targets", "families", "objectives", "training", "results", "diagnostics"},
-    "calibration": {"targets", "results", "auto"},
+    "calibration": {"targets", "results", "training", "auto"},
     "report": {"targets", "results", "diagnostics"},
     "comparison": {
         "targets",

@@ -1,24 +1,30 @@
 """Calibration of exact, narrow and shifted posteriors, with known verdicts."""
 
 import functools
+import itertools
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 import ksivi
-from ksivi.calibration import calibrate, simulate_numpyro
+from ksivi.calibration import calibrate, simulate_around, simulate_numpyro
 from ksivi.calibration._calibrate import _fingerprint
 from ksivi.families import Empirical
 from ksivi.report._ranks import rank_histograms
+from ksivi.targets import given_both
+from ksivi.training import _progress
 
 KEY = jax.random.key(0)
 
@@ -104,12 +110,53 @@ def test_an_interrupted_fit_does_not_count(tmp_path, way):
                 raise RuntimeError("KeyboardInterrupt in a callback")
         return model.fit(key, target)
 
-    with pytest.raises(KeyboardInterrupt):
-        calibrate(KEY, model.simulate, 6, fit=interrupted, record=path)
+    found = calibrate(KEY, model.simulate, 6, fit=interrupted, record=path)
     assert len(path.read_text().splitlines()) == 3
+    assert found.interrupted
+    assert [one.index for one in found.replications] == [0, 1, 2]
+    assert "3 fits, then interrupted, 3 of them trusted" in str(found)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     again = calibrate(KEY, model.simulate, 6, fit=interrupted, record=path)
+    assert not again.interrupted
     np.testing.assert_array_equal(again.ranks, run(Model(), 6).ranks)
+
+
+def test_an_interrupt_before_the_second_fit_is_raised():
+    """A single fit has no coverage with an error."""
+    model = Model()
+
+    def fit(key, target):
+        if model.calls == 1:
+            signal.raise_signal(signal.SIGINT)
+        return model.fit(key, target)
+
+    with pytest.raises(KeyboardInterrupt):
+        calibrate(KEY, model.simulate, 6, fit=fit)
+
+
+def test_progress_is_shown_in_lines_and_can_be_turned_off(capsys, monkeypatch):
+    model = Model()
+    run(model, 3)
+    assert capsys.readouterr().err.splitlines()[-1].endswith("s] 3 of 3 fits")
+    run(model, 3, progress=False)
+    assert capsys.readouterr().err == ""
+    clock = itertools.count(step=6.0)  # six seconds between two looks at the clock
+    monkeypatch.setattr(_progress.time, "perf_counter", lambda: next(clock))
+    run(model, 3)
+    first = capsys.readouterr().err.splitlines()[1]
+    assert re.fullmatch(r"\[.*s\] 1 of 3 fits, about \d+ s left", first)
+
+
+def test_a_bar_counts_the_fits(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr(_progress.sys.stderr, "isatty", lambda: True, raising=False)
+    bar = _progress.stages(None, "calibrate")
+    try:
+        bar.counted(5, 200, "fits", 60.0)
+        (task,) = bar._display.tasks
+        assert (task.description, task.completed, task.total) == ("calibrate", 5, 200)
+    finally:
+        bar.close()
 
 
 def test_a_fit_that_a_callback_ends_counts():
@@ -255,6 +302,34 @@ def test_ctrl_c_in_the_command_discards_the_replication_and_the_same_command_goe
     assert not any("interrupted" in line for line in lines())
 
 
+@pytest.mark.slow
+def test_the_command_calibrates_around_the_data(tmp_path):
+    """The same command finds its replications again, and the prior's replications are others."""
+    model, out = tmp_path / "model.py", tmp_path / "out"
+    model.write_text(COMMAND_MODEL)
+    (tmp_path / "y.json").write_text('{"y": [1.5, 2.5, 3.5]}')
+    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
+    command = [sys.executable, "-c", code, "calibrate", f"{model}:line", "--out", str(out)]
+    command += ["--data", str(tmp_path / "y.json"), "--replications", "3", "--json"]
+    run = lambda *more: subprocess.run(  # noqa: E731
+        [*command, *more], capture_output=True, text=True, timeout=300
+    )
+    first = run("--around-data")
+    assert first.returncode in (0, 3), first.stderr
+    assert json.loads(first.stdout)["replications"] == 3
+    assert "the data: converged" in first.stderr
+    assert (out / "ranks.png").exists()
+    lines = (out / "replications.jsonl").read_text()
+    again = run("--around-data")
+    assert (again.returncode, again.stdout) == (first.returncode, first.stdout), again.stderr
+    assert (out / "replications.jsonl").read_text() == lines
+    other = run()
+    assert other.returncode == 2
+    assert "belongs to another model, other data or other settings" in " ".join(
+        other.stderr.split()
+    )
+
+
 COMMAND_MODEL = """
 import numpyro, numpyro.distributions as dist
 
@@ -308,6 +383,148 @@ def test_new_data_are_the_same_program():
 def test_a_model_without_data_cannot_be_simulated():
     with pytest.raises(ValueError, match="model must have observed sites"):
         simulate_numpyro(lambda: numpyro.sample("a", dist.Normal(0, 1)))
+
+
+# Posterior calibration: around one data set.
+
+X = jnp.linspace(-1, 1, 15)
+Y = 0.5 + X + 0.5 * jnp.asarray(np.random.default_rng(3).normal(size=15), jnp.float32)
+
+
+def line(x, y):
+    """A conjugate regression, whose posterior given any number of data sets is Gaussian."""
+    a, b = numpyro.sample("a", dist.Normal(0, 1)), numpyro.sample("b", dist.Normal(0, 2))
+    numpyro.sample("y", dist.Normal(a + b * x, 0.5), obs=y)
+
+
+LINE = ksivi.from_numpyro(line, X, y=Y)
+
+
+@eqx.filter_jit
+def moments(target):
+    """The exact mean and covariance of a Gaussian target, by one step of Newton's method."""
+    zero = jnp.zeros(target.dim)
+    covariance = -jnp.linalg.inv(jax.hessian(target.log_density)(zero))
+    return covariance @ target.score(zero), covariance
+
+
+def exact(key, target, width=1.0):
+    """Exact draws of a Gaussian target, or draws that are too narrow."""
+    mean, covariance = moments(target)
+    noise = jax.random.normal(key, (2_000, target.dim)) @ jnp.linalg.cholesky(covariance).T
+    posterior = ksivi.Posterior.of(Empirical(mean[None] + width * noise), target)
+    status = ksivi.Status("converged", "exact")
+    return ksivi.Fit(posterior, status, True, {}, {}, ksivi.Cost(0.0, 0, 0), None)
+
+
+def around(width=1.0, width_first=1.0, count=250):
+    """Ranks of parameters from the posterior of the data among the fits of both data sets."""
+    first = exact(jax.random.key(5), LINE, width_first)
+    fit = functools.partial(exact, width=width)
+    return calibrate(KEY, simulate_around(first.posterior), count, fit=fit, progress=False)
+
+
+def test_exact_posteriors_are_calibrated_around_the_data():
+    found = around()
+    assert found.names == ["a", "b"]
+    assert found.rejected() == []
+    for level in found.levels:
+        share, error = found.coverage(level)
+        assert abs(share - level) < 4 * error
+
+
+@pytest.mark.parametrize("widths", [(0.6, 1.0), (0.6, 0.6)])
+def test_narrow_posteriors_are_detected_around_the_data(widths):
+    """Also if the posterior that the parameters come from is as narrow as the others."""
+    found = around(*widths)
+    assert found.rejected() == ["a", "b"]
+    share, error = found.coverage(0.95)
+    assert share < 0.95 - 4 * error
+
+
+def test_the_target_around_the_data_is_that_of_both_data_sets():
+    simulate = simulate_around(exact(KEY, LINE).posterior)
+    target = simulate(jax.random.key(7))[1]
+    again = target.density.log_density.data["y"]
+    assert again.shape == (15,)
+    both = ksivi.from_numpyro(line, jnp.tile(X, 2), y=jnp.concatenate([Y, again]))
+    for x in jax.random.normal(KEY, (3, 2)):
+        np.testing.assert_allclose(target.log_density(x), both.log_density(x), rtol=1e-5)
+        np.testing.assert_allclose(target.score(x), both.score(x), rtol=1e-4, atol=1e-3)
+
+
+def test_data_around_the_posterior_come_from_its_draws():
+    mean, covariance = moments(LINE)
+    simulate, count = simulate_around(exact(KEY, LINE).posterior), 300
+    pairs = [simulate(key) for key in jax.random.split(jax.random.key(8), count)]
+    truths = np.array([[truth["a"], truth["b"]] for truth, _ in pairs])
+    widths = np.sqrt(np.diag(covariance))
+    # 2,000 stored draws stand for the posterior, so their own mean is not exact either.
+    error = widths * np.sqrt(1 / count + 1 / 2_000)
+    assert np.all(np.abs(truths.mean(axis=0) - mean) < 4 * error)
+    assert np.all(np.abs(truths.std(axis=0) / widths - 1) < 4 / np.sqrt(2 * count))
+    data = np.array([target.density.log_density.data["y"] for _, target in pairs])
+    z = (data - truths[:, :1] - truths[:, 1:] * np.asarray(X)) / 0.5
+    assert abs(z.mean()) < 4 / np.sqrt(z.size)
+    assert abs(z.std() - 1) < 4 / np.sqrt(2 * z.size)
+
+
+def rates(n, y):
+    """The rows of a minibatch weigh more, the first row is masked, and sites have plates."""
+    rate = numpyro.sample("rate", dist.Gamma(2, 1))
+    with (
+        numpyro.plate("rows", n, subsample_size=4) as rows,
+        numpyro.handlers.mask(mask=rows > 0),
+        numpyro.handlers.scale(scale=2.0),
+    ):
+        numpyro.sample("y", dist.Poisson(rate), obs=y[rows])
+
+
+def test_plates_masks_and_weights_count_in_the_second_data_set_too():
+    y, again = jnp.array([1, 0, 3, 2, 1, 4]), jnp.array([9, 2, 2, 0, 1, 3])
+    target = ksivi.from_numpyro(rates, 6, y)
+    both = given_both(target, {"y": again})
+    u = jnp.array([0.3])
+    further = 2 * scipy.stats.poisson.logpmf(np.asarray(again)[1:], np.exp(0.3)).sum()
+    np.testing.assert_allclose(both.log_density(u) - target.log_density(u), further, rtol=1e-5)
+
+
+def test_the_own_target_of_both_data_sets_can_be_given():
+    first = exact(KEY, LINE).posterior
+
+    def target_of(key, truth):
+        again = truth["a"] + truth["b"] * X + 0.5 * jax.random.normal(key, (15,))
+        return ksivi.from_numpyro(line, jnp.tile(X, 2), y=jnp.concatenate([Y, again]))
+
+    found = calibrate(KEY, simulate_around(first, target_of), 20, fit=exact, progress=False)
+    assert found.names == ["a", "b"]
+    assert len(found.replications) == 20
+
+
+def test_bad_arguments_of_posterior_calibration_are_named():
+    fit = exact(KEY, LINE)
+    with pytest.raises(ValueError, match=r"posterior must be a ksivi.Posterior, such as fit.post"):
+        simulate_around(fit)
+    with pytest.raises(ValueError, match="posterior must come from a fit of a NumPyro model, or t"):
+        simulate_around(exact(KEY, TARGET).posterior)
+    with pytest.raises(ValueError, match="target_of must be a function"):
+        simulate_around(fit.posterior, 3)
+    with pytest.raises(ValueError, match=r"target_of failed: RuntimeError: no data"):
+        simulate_around(fit.posterior, no_data)(KEY)
+
+
+def no_data(key, truth):
+    raise RuntimeError("no data")
+
+
+@pytest.mark.slow
+def test_fits_are_calibrated_around_the_data():
+    """`ksivi.fit` itself, through the default target of both data sets."""
+    first = ksivi.fit(jax.random.key(1), LINE, progress=False)
+    found = calibrate(KEY, simulate_around(first.posterior), 40, progress=False)
+    assert found.rejected() == []
+    share, error = found.coverage(0.8)
+    assert abs(share - 0.8) < 4 * error
 
 
 def test_the_figure_has_one_panel_per_parameter(tmp_path):

@@ -63,7 +63,7 @@ def run_page(path):
         exec(code, names)
 
 
-def quick_fit(key, target, *, init=None, callbacks=(), mesh=None):
+def quick_fit(key, target, *, init=None, callbacks=(), mesh=None, progress=None):
     """Replaces `ksivi.fit` by a few steps of training. Pages are tested for what they do with a fit.
 
     The seconds of `ksivi.fit` are search, compilation and checks, and pages have many fits.
@@ -79,11 +79,15 @@ def quick_fit(key, target, *, init=None, callbacks=(), mesh=None):
         num_steps=5,
         callbacks=callbacks,
         mesh=mesh,
+        progress=progress,
     )
 
 
 NEEDS = {
     "numpyro": ["numpyro", "arviz"],
+    "calibrate": ["numpyro", "matplotlib"],
+    "check-a-model": ["numpyro", "matplotlib"],
+    "compare-models": ["numpyro", "arviz", "pandas"],
     "pymc": ["pymc", "arviz"],
     "pytorch": ["torch"],
     "minibatches": ["blackjax", "numpyro"],
@@ -94,8 +98,11 @@ NEEDS = {
 }
 SLOW = {
     "black-box",
+    "calibrate",
+    "check-a-model",
     "checkpoints",
     "compare",
+    "compare-models",
     "devices",
     "extend",
     "gpu",
@@ -130,6 +137,8 @@ def test_pages_run_with_a_quick_fit(path, tmp_path, monkeypatch):
         pytest.importorskip(package, reason=f"{package} is not installed")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ksivi, "fit", quick_fit)
+    monkeypatch.setattr("ksivi.calibration._calibrate.run_fit", quick_fit)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
     run_page(path)
 
 

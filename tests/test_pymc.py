@@ -78,6 +78,45 @@ def test_draws_are_where_parameters_live_and_the_model_is_known_to_arviz(tmp_pat
     np.testing.assert_array_equal(again["shares"], draws["shares"])
 
 
+def test_prior_draws_have_the_data_that_they_simulate():
+    target, count = ksivi.from_pymc(many_supports()), 2_000
+    found = {
+        name: np.asarray(x, np.float64) for name, x in target.prior_predictive(KEY, count).items()
+    }
+    assert set(found) == {"slope", "noise", "shares", "between", "chance", "total", "y"}
+    assert found["y"].shape == (count, 12)
+    assert stats.kstest(found["slope"].ravel(), stats.norm(0, 2).cdf).pvalue > 1e-3
+    assert stats.kstest(found["between"], stats.uniform(-1, 4).cdf).pvalue > 1e-3
+    assert stats.kstest(found["chance"], stats.beta(2, 3).cdf).pvalue > 1e-3
+    total = found["slope"].sum(axis=1) + found["chance"]
+    np.testing.assert_allclose(found["total"], total, rtol=1e-4, atol=1e-4)
+    mean = found["slope"][:, :1] + found["slope"][:, 1:] * X
+    mean += (found["between"] * found["shares"][:, 0])[:, None]
+    z = (found["y"] - mean) / found["noise"][:, None]
+    assert stats.kstest(z.ravel(), stats.norm.cdf).pvalue > 1e-3
+    assert set(target.model.prior_predictive(KEY, 2)[1]) == {"y"}
+
+
+def test_a_prior_that_cannot_be_drawn_from_is_named():
+    with pymc.Model() as flat:
+        pymc.Normal("y", pymc.Flat("mean"), pymc.HalfFlat("noise"), observed=Y)
+    with pytest.raises(ValueError, match="the prior of 'mean', 'noise' is improper"):
+        ksivi.from_pymc(flat).prior_predictive(KEY, 3)
+    with pymc.Model() as weighted:
+        a = pymc.Normal("a")
+        pymc.Potential("weight", -(a**4))
+        pymc.Normal("y", a, 1, observed=Y)
+    with pytest.warns(UserWarning, match="Potentials on other parameters"):
+        ksivi.from_pymc(weighted).prior_predictive(KEY, 3)
+
+
+def test_posterior_calibration_needs_the_own_target_of_both_data_sets():
+    target = ksivi.from_pymc(regression())
+    posterior = ksivi.Posterior.of(ksivi.SemiImplicit.location_scale(target.dim), target)
+    with pytest.raises(ValueError, match="must be a NumPyro model to be given a second data set"):
+        ksivi.calibration.simulate_around(posterior)
+
+
 def test_what_cannot_be_is_refused():
     with pymc.Model() as discrete:
         pymc.Poisson("count", 3)

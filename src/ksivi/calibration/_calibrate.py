@@ -5,11 +5,11 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Bool, PRNGKeyArray
 
 from .._core.checks import (
     as_count,
@@ -22,92 +22,14 @@ from .._core.interrupts import Interrupts
 from ..auto import fit as run_fit
 from ..results import Fit
 from ..targets import Target
+from ..training import Stages, stages
+from ._calibration import Calibration
 from ._identity import digest
 from ._record import RANKED, Replication, append, read
 from ._simulate import Simulate
 
-_DRAWN, _BINS = 1_000, 20
-"""Draws for the intervals, and bins of the test."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """The results of all replications, trusted or not."""
-
-    levels: ClassVar = (0.5, 0.8, 0.95)
-    replications: tuple[Replication, ...]
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.replications[0].ranks)
-
-    @property
-    def ranks(self) -> Int[np.ndarray, "r q"]:
-        return np.array([[one.ranks[name] for name in self.names] for one in self.replications])
-
-    def inside(self, level: float) -> Bool[np.ndarray, "r q"]:
-        """Whether the central interval of this level contains the true value."""
-        shares = np.array([[one.shares[name] for name in self.names] for one in self.replications])
-        return np.abs(shares - 0.5) <= level / 2
-
-    def coverage(self, level: float) -> tuple[float, float]:
-        """The share of intervals that contain the true value, and its standard error."""
-        by_replication = self.inside(level).mean(axis=1)
-        return float(by_replication.mean()), float(
-            by_replication.std(ddof=1) / np.sqrt(len(by_replication))
-        )
-
-    @property
-    def counts(self) -> Int[np.ndarray, "q b"]:
-        """Histograms of the ranks. They are flat if the posteriors are calibrated."""
-        return np.array(
-            [
-                np.bincount(column * _BINS // (RANKED + 1), minlength=_BINS)
-                for column in self.ranks.T
-            ]
-        )
-
-    @property
-    def p_values(self) -> Float[np.ndarray, " q"]:
-        """p-values of a χ² test of uniform ranks, one per parameter, with Holm's correction."""
-        from scipy.stats import chisquare
-
-        p = np.array([chisquare(row).pvalue for row in self.counts])
-        order = np.argsort(p)
-        corrected = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-        return np.minimum(corrected, 1)[np.argsort(order)]
-
-    def rejected(self, level: float = 0.01) -> list[str]:
-        """The parameters whose ranks are not uniform."""
-        return [name for name, p in zip(self.names, self.p_values, strict=True) if p < level]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The results as JSON values."""
-        return {
-            "replications": len(self.replications),
-            "trusted": sum(one.trusted for one in self.replications),
-            "p_values": dict(zip(self.names, self.p_values.tolist(), strict=True)),
-            "coverage": {str(level): self.coverage(level) for level in self.levels},
-            "rejected": self.rejected(),
-        }
-
-    def __str__(self) -> str:
-        wide = max(len(name) for name in [*self.names, "all"])
-        lines = [
-            f"{'':{wide}}   p of ranks   "
-            + "   ".join(f"{level:.0%} holds" for level in self.levels)
-        ]
-        for i, (name, p) in enumerate(zip(self.names, self.p_values, strict=True)):
-            held = "   ".join(f"{self.inside(level)[:, i].mean():9.1%}" for level in self.levels)
-            lines.append(f"{name:{wide}}   {p:10.3f}   {held}")
-        pooled = "   ".join(f"{self.coverage(level)[0]:9.1%}" for level in self.levels)
-        trusted = sum(one.trusted for one in self.replications)
-        lines += [
-            f"{'all':{wide}}   {'':10}   {pooled}",
-            f"{len(self.replications)} fits, {trusted} of them trusted",
-        ]
-        return "\n".join(lines)
+_DRAWN = 1_000
+"""Draws for the intervals."""
 
 
 def calibrate(
@@ -118,22 +40,30 @@ def calibrate(
     fit: Callable[[PRNGKeyArray, Target], Fit] | None = None,
     record: str | os.PathLike | None = None,
     heard: Callable[[Replication], Any] | None = None,
+    progress: bool | None = None,
 ) -> Calibration:
-    """Fits data simulated from the prior, and ranks the true parameters among the posterior draws.
+    """Fits simulated data, and ranks the true parameters among the posterior draws.
 
     If the fits are correct, all ranks are equally likely, and 95% intervals contain 95% of the true
-    values. Fits that are not trusted count too. Ctrl-C raises `KeyboardInterrupt`, and the fit that
-    it interrupts does not count.
+    values. Fits that are not trusted count too. With parameters from the prior this is
+    simulation-based calibration: are fits right on average over the prior? With
+    `simulate_around(fit.posterior)` it is posterior calibration: are they right around your data?
 
     **Arguments:**
 
     - `simulate`: a function from a key to the true parameters by name and the target of their data,
-        such as `simulate_numpyro(model, data)`.
+        such as `simulate_numpyro(model, data)` or `simulate_around(fit.posterior)`.
     - `num_replications`: the number of simulated data sets.
     - `fit`: a function from a key and a target to a `Fit`. Default: `ksivi.fit`.
     - `record`: a file. Every replication adds one line of JSON, and replications in the file are
         not run again. A file of another key, another model, other data or another `fit` is refused.
     - `heard`: a function that is called with every new `Replication`.
+    - `progress`: whether to show how many fits are done, on stderr: a bar if it is a terminal, else
+        lines. Default: yes.
+
+    **Returns:** a `Calibration`. Ctrl-C returns the fits that are done, with `interrupted` set, or
+    raises `KeyboardInterrupt` if they are fewer than two. The fit that it interrupts does not
+    count.
 
     ```python
     def log_prior(x):
@@ -155,8 +85,9 @@ def calibrate(
     print(ksivi.calibration.calibrate(jax.random.key(0), simulate, 3, fit=brief))
     ```
 
-    Reference: Talts, Betancourt, Simpson, Vehtari and Gelman, Validating Bayesian inference
-    algorithms with simulation-based calibration, 2018.
+    References: Talts, Betancourt, Simpson, Vehtari and Gelman, Validating Bayesian inference
+    algorithms with simulation-based calibration, 2018; Säilynoja, Schmitt, Bürkner and Vehtari,
+    Posterior SBC: simulation-based calibration checking conditional on data, 2025.
     """
     key, count = as_single_key(key), as_count(num_replications, "num_replications", minimum=2)
     fit = _fit if fit is None else fit
@@ -170,16 +101,41 @@ def calibrate(
         raise ValueError(f"record must be the path of a file, got {describe(record)}")
     fingerprint = "" if record is None else _fingerprint(key, simulate, fit)
     with attributing_errors_to("record"):
-        done = {one.index: one for one in read(record, _name(key), fingerprint)}
-    for i in range(count):
-        if i not in done:
-            found = _uninterrupted(key, i, simulate, fit)
+        before = read(record, _name(key), fingerprint)
+    done = {one.index: one for one in before if one.index < count}
+    bar, interrupted = stages(progress, "calibrate"), False
+    _show(bar, done, count)
+    try:
+        for i in sorted(set(range(count)) - set(done)):
+            found = _uninterrupted(key, i, simulate, _fit if fit is run_fit else fit)
             done[i] = dataclasses.replace(found, fingerprint=fingerprint)
-            append(record, done[i])
-            if heard is not None:
-                with attributing_errors_to("heard"):
-                    heard(done[i])
-    return Calibration(tuple(done[i] for i in range(count)))
+            _tell(done[i], record, heard)
+            _show(bar, done, count)
+    except KeyboardInterrupt:
+        if len(done) < 2:
+            raise
+        interrupted = True
+    finally:
+        if bar is not None:
+            bar.close()
+    return Calibration(tuple(done[i] for i in sorted(done)), interrupted)
+
+
+def _tell(
+    found: Replication,
+    record: str | os.PathLike | None,
+    heard: Callable[[Replication], Any] | None,
+) -> None:
+    append(record, found)
+    if heard is not None:
+        with attributing_errors_to("heard"):
+            heard(found)
+
+
+def _show(bar: Stages | None, done: dict[int, Replication], count: int) -> None:
+    if bar is not None:
+        each = sum(one.seconds for one in done.values()) / max(len(done), 1)
+        bar.counted(len(done), count, "fits", each * (count - len(done)))
 
 
 def _fit(key: PRNGKeyArray, target: Target) -> Fit:

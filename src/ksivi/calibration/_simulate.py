@@ -7,7 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PRNGKeyArray
 
-from ..targets import Target, from_numpyro
+from .._core.checks import attributing_errors_to, describe, require_callable
+from ..results import Posterior
+from ..targets import Target, from_numpyro, given_both, like_data, with_observed, with_values
 
 Simulate = Callable[[PRNGKeyArray], tuple[dict[str, Array], Target]]
 """A function from a key to parameters by name and the target of their simulated data."""
@@ -40,14 +42,16 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
         raise ValueError("model must have observed sites to simulate, but it has none")
 
     def given(data: dict[str, Array], *args: Any, **kwargs: Any) -> Any:
-        return _replacing(model, lambda name, _: data[name])(*args, **kwargs)
+        return with_values(model, data)(*args, **kwargs)
 
     def simulate(key: PRNGKeyArray) -> tuple[dict[str, Array], Target]:
         prior_key, data_key = jax.random.split(key)
         keys = dict(zip(observed, jax.random.split(data_key, len(observed)), strict=True))
-        simulated = _replacing(
-            model, lambda name, site: _like(keys[name], site["fn"], site["value"])
-        )
+
+        def draw(site: dict[str, Any]) -> None:
+            site["value"] = like_data(site).sample(keys[site["name"]])
+
+        simulated = with_observed(model, draw)
         sites = handlers.trace(handlers.seed(simulated, prior_key)).get_trace(*args, **kwargs)
         values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
         data = {name: values.pop(name) for name in observed}
@@ -56,29 +60,71 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
     return simulate
 
 
-def _replacing(model: Callable, value: Callable[[str, dict[str, Any]], Array]) -> Callable:
-    """The model with other values at its observed sites.
+def simulate_around(
+    posterior: Posterior,
+    target_of: Callable[[PRNGKeyArray, dict[str, Array]], Target] | None = None,
+) -> Simulate:
+    r"""Draws parameters from a posterior, and simulates a second data set with each.
 
-    NumPyro's `uncondition` would lose the shape of the data.
+        θ ~ p(θ | y),   y' ~ p(y' | θ),   then θ ~ p(θ | y, y')
+
+    So θ has a uniform rank among exact draws given both data sets. This checks fits where your data
+    are, and not on average over the prior. If the posterior is wrong, ranks are not uniform either.
+
+    **Arguments:**
+
+    - `posterior`: given the observed data, such as `fit.posterior`.
+    - `target_of`: a function from a key and the parameters by name, on the model's scale, to the
+        target of the observed data and of data simulated from the parameters. Default: by the
+        NumPyro model that was fitted. It must use its data only as observed values.
+
+    ```python
+    import numpyro, numpyro.distributions as dist
+
+    def model(y):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    target = ksivi.from_numpyro(model, jnp.array([0.3, 1.2, 0.8]))
+    family = ksivi.SemiImplicit.location_scale(target.dim)
+    first = ksivi.Posterior.of(family, target)  # or fit.posterior
+    simulate = ksivi.calibration.simulate_around(first)
+    truth, both = simulate(jax.random.key(0))
+    ```
+
+    Reference: Säilynoja, Schmitt, Bürkner and Vehtari, Posterior SBC: simulation-based calibration
+    checking conditional on data, 2025.
     """
-    from numpyro.primitives import Messenger
+    if not isinstance(posterior, Posterior):
+        raise ValueError(
+            f"posterior must be a ksivi.Posterior, such as fit.posterior, got {describe(posterior)}"
+        )
+    if target_of is None:
+        target_of = _given_both(posterior)
+    require_callable(target_of, "target_of")
 
-    class Replacing(Messenger):
-        def process_message(self, site: dict[str, Any]) -> None:
-            if (
-                site["type"] == "sample"
-                and site["is_observed"]
-                and type(site["fn"]).__name__ != "Unit"
-            ):
-                site["value"] = value(site["name"], site)
+    def simulate(key: PRNGKeyArray) -> tuple[dict[str, Array], Target]:
+        draw_key, data_key = jax.random.split(key)
+        truth = {name: values[0] for name, values in posterior.draws(draw_key, 1).items()}
+        with attributing_errors_to("target_of"):
+            return truth, target_of(data_key, truth)
 
-    return Replacing(model)
+    return simulate
 
 
-def _like(key: PRNGKeyArray, distribution: Any, data: Any) -> Array:
-    """A draw with the shape of the data.
+def _given_both(posterior: Posterior) -> Callable[[PRNGKeyArray, dict[str, Array]], Target]:
+    """The target of the observed data and a second data set from the same model."""
+    if posterior.target is None or posterior.target.model is None:
+        raise ValueError(
+            "posterior must come from a fit of a NumPyro model, or target_of must be given; a "
+            "loaded posterior has no model"
+        )
+    target, model = posterior.target, posterior.target.model
+    point = jnp.zeros(target.dim)
+    jax.eval_shape(given_both(target, model.observed()).log_density, point)  # refuses early
 
-    Without a plate the distribution's shape may be smaller.
-    """
-    shape = jnp.shape(data)
-    return distribution.expand(shape[: len(shape) - distribution.event_dim]).sample(key)
+    def target_of(key: PRNGKeyArray, truth: dict[str, Array]) -> Target:
+        data = model.predictive(key, {name: value[None] for name, value in truth.items()})
+        return given_both(target, {name: values[0] for name, values in data.items()})
+
+    return target_of

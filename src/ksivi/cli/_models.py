@@ -39,14 +39,14 @@ def target_of(where: str, dim: int | None, data: Path | None) -> Target:
     return _of_numpyro(where, found, given, failed)
 
 
-def simulate_of(where: str, data: Path | None) -> Simulate:
-    """A simulator of parameters and targets from the prior of a NumPyro model."""
+def simulate_of(where: str, data: Path | None) -> tuple[Simulate, Target]:
+    """A simulator of parameters and data from the prior of a NumPyro model, and its target."""
     model = from_module(where)
     if not callable(model) or isinstance(model, Target):
         raise ValueError(f"{where} must be a NumPyro model, got {type(model).__name__}")
     given = _arguments(where, model, {} if data is None else read_data(data))
-    _of_numpyro(where, model, given)
-    return simulate_numpyro(model, **given)
+    target = _of_numpyro(where, model, given)
+    return simulate_numpyro(model, **given), target
 
 
 def _log_density(where: str, found: Any, given: Data) -> Callable:

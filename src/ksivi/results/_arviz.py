@@ -1,5 +1,6 @@
 """Draws for other tools: ArviZ, and tables with one column per number."""
 
+import warnings
 from typing import Any
 
 import jax
@@ -53,6 +54,21 @@ def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> An
     )
 
 
+def leave_one_out(
+    log_likelihood: Float[np.ndarray, "n m"],
+) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"], float]:
+    """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat."""
+    draws = {"number": np.arange(len(log_likelihood), dtype=float)}
+    data = _assemble({"posterior": draws, "log_likelihood": {"observed": log_likelihood}}, {})
+    import arviz
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of large k-hats, which are returned
+        found = arviz.loo(data, pointwise=True, reff=1.0)
+    elpd = found.elpd_i if hasattr(found, "elpd_i") else found.loo_i
+    return np.asarray(elpd).ravel(), np.asarray(found.pareto_k).ravel(), float(found.good_k)
+
+
 def named_columns(draws: dict[str, Any]) -> Group:
     """One column per number, with a name such as theta[2]."""
     columns = {}
@@ -83,7 +99,10 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
     try:
         import arviz
     except ImportError as error:
-        raise ImportError("to_arviz needs ArviZ: pip install 'ksivi[arviz]'") from error
+        raise ImportError(
+            "to_arviz and LOO need ArviZ: pip install 'ksivi[arviz]'; compare_models needs none "
+            "with loo=False"
+        ) from error
     data: dict[str, Any] = {"observed_data": observed} if observed else {}
     one_chain: dict[str, Any] = {
         name: {site: x[None] for site, x in group.items()} for name, group in groups.items()

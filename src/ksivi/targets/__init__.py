@@ -12,8 +12,13 @@ from ._evaluator import at_points as at_points
 from ._feed import at_step as at_step
 from ._feed import require_all_rows as require_all_rows
 from ._feed import with_data as with_data
+from ._given_both import given_both as given_both
 from ._line import LineDensity as LineDensity
+from ._model import require_model as require_model
 from ._numpyro import from_numpyro as from_numpyro
+from ._numpyro_data import like_data as like_data
+from ._numpyro_data import with_observed as with_observed
+from ._numpyro_data import with_values as with_values
 from ._passes import Passes as Passes
 from ._passes import hessian_of as hessian_of
 from ._pymc import from_pymc as from_pymc

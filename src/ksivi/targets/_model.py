@@ -1,10 +1,12 @@
 """What a probabilistic program knows besides its log density."""
 
 import abc
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray, Scalar
 
 NamedDraws = dict[str, Array]
 """Arrays by name, on the model's constrained scale. The first axis runs over the draws."""
@@ -34,3 +36,51 @@ class AbstractModel(eqx.Module):
         self, key: PRNGKeyArray, draws: NamedDraws, *args: Any, **kwargs: Any
     ) -> NamedDraws:
         """One new data set per draw. `args` and `kwargs` replace those that the model was given."""
+
+    @abc.abstractmethod
+    def prior_predictive(self, key: PRNGKeyArray, n: int) -> tuple[NamedDraws, NamedDraws]:
+        """n draws from the prior: the parameters with the deterministics, and the observed sites.
+
+        Each draw of the observed sites is a data set with the shapes of the observed data.
+        """
+
+    def log_likelihood_of(self, data: NamedDraws, parameters: dict[str, Array]) -> Scalar:
+        """log p(data | parameters) of other data of the same shapes, at unconstrained parameters.
+
+        Models of which this is not known raise `ValueError`.
+        """
+        raise ValueError(
+            "the model must be a NumPyro model to be given a second data set: write a function of "
+            "the simulated data that returns the target of both data sets"
+        )
+
+
+def require_model(model: AbstractModel | None, name: str) -> AbstractModel:
+    """The model. Raises `ValueError` for a target that is not made from one."""
+    if model is None:
+        raise ValueError(
+            f"{name} needs the prior of a probabilistic program, but this target is only a log "
+            "density: make it with ksivi.from_numpyro or ksivi.from_pymc, or draw the parameters "
+            "and the data with your own functions"
+        )
+    return model
+
+
+def require_proper(improper: Iterable[str]) -> None:
+    """Raises `ValueError` if there are parameters with an improper prior."""
+    if names := ", ".join(map(repr, improper)):
+        raise ValueError(
+            f"the prior of {names} is improper and cannot be drawn from: give it a distribution "
+            "with a finite integral, such as a wide normal distribution"
+        )
+
+
+def warn_of_factors(names: Iterable[str]) -> None:
+    """Warns of terms of the log density that simulations leave out."""
+    if text := ", ".join(map(repr, names)):
+        warnings.warn(
+            f"the factor {text} is part of the log density, but it cannot be simulated: prior "
+            "draws leave it out",
+            UserWarning,
+            stacklevel=6,  # of the caller of `Target.prior_predictive`; Equinox wraps methods
+        )

@@ -13,7 +13,7 @@ from .._core.checks import require_callable
 from .._core.programs import program_cache
 from ._density import RowIndices
 from ._frames import with_arrays
-from ._model import AbstractModel, NamedDraws
+from ._model import AbstractModel, NamedDraws, require_proper, warn_of_factors
 from ._numbers import with_numbers_as_arrays, without_partial
 from ._numpyro_checks import (
     as_arguments,
@@ -26,6 +26,7 @@ from ._numpyro_checks import (
     require_shapes,
     require_whole_numbers,
 )
+from ._numpyro_data import drawn_again, is_data, is_factor, is_improper, with_values
 from ._plates import Plate, PlateDensity, Sites, on_rows, require_rows, subsampled_plate
 from ._pytree import PytreeDensity
 from ._target import Target
@@ -85,17 +86,38 @@ class NumPyroModel(AbstractModel):
         return {name: found[name] for name in self.observed()}
 
     def observed(self):
-        return {name: site["value"] for name, site in self._sites().items() if _is_data(site)}
+        return {name: site["value"] for name, site in self._sites().items() if is_data(site)}
 
     def predictive(self, key, draws, *args, **kwargs):
-        from numpyro.handlers import uncondition
-
         model = self.program
         if not args and not kwargs:
             # Without this the model would return the data that it was given.
-            model, args, kwargs = uncondition(model), self.args, self.kwargs
+            model, args, kwargs = drawn_again(model), self.args, self.kwargs
         args, kwargs = with_arrays((args, kwargs))
         return _run(key, model, draws, list(self.observed()), args, kwargs)
+
+    def prior_predictive(self, key, n):
+        from numpyro.infer import Predictive
+
+        sites = self._sites()
+        require_proper(name for name, site in sites.items() if is_improper(site))
+        warn_of_factors(name for name, site in sites.items() if is_factor(site))
+        data = list(self.observed())
+        latent = list(latent_sites(sites))
+        latent += [name for name, site in sites.items() if site["type"] == "deterministic"]
+        model = Predictive(
+            drawn_again(self.program), num_samples=n, return_sites=[*latent, *data], parallel=True
+        )
+        drawn = model(key, *self.args, **self.kwargs)
+        return {name: drawn[name] for name in latent}, {name: drawn[name] for name in data}
+
+    def log_likelihood_of(self, data, parameters):
+        from numpyro.infer.util import compute_log_probs, constrain_fn
+
+        values = constrain_fn(self.program, self.args, self.kwargs, parameters)
+        program = with_values(self.program, data)
+        log_probs, _ = compute_log_probs(program, self.args, self.kwargs, values)
+        return sum((log_probs[name] for name in data), jnp.zeros(()))
 
     @property
     def program(self) -> Callable:
@@ -129,11 +151,6 @@ def _run(
     if not names:
         return {}
     return Predictive(model, draws, return_sites=names, parallel=True)(key, *args, **kwargs)
-
-
-def _is_data(site: dict[str, Any]) -> bool:
-    """Whether the site is observed data; a factor is not, since its value is empty."""
-    return site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ != "Unit"
 
 
 def from_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Target:

@@ -9,11 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Scalar
+from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._core.checks import attributing_errors_to, describe
 from ._explain import Term, explain_terms
-from ._model import AbstractModel, NamedDraws
+from ._model import AbstractModel, NamedDraws, require_proper
 from ._target import Target
 from .supports import Support, greater_than, interval, within
 
@@ -70,11 +70,23 @@ class PyMCModel(AbstractModel):
         stored = arviz.from_dict(
             posterior={name: np.asarray(values)[None] for name, values in draws.items()}
         )
-        seed = int(jax.random.randint(key, (), 0, 2**31 - 1))
         found = pymc.sample_posterior_predictive(
-            stored, self.model, random_seed=seed, progressbar=False
+            stored, self.model, random_seed=_seed(key), progressbar=False
         )
         return {name: values.to_numpy()[0] for name, values in found.posterior_predictive.items()}
+
+    def prior_predictive(self, key, n):
+        import pymc
+
+        free, observed = self.model.free_RVs, self.model.observed_RVs
+        require_proper(one.name for one in free if _kind(one) in ("Flat", "HalfFlat"))
+        latent = [one.name for one in (*free, *self.model.deterministics)]
+        data = [one.name for one in observed]
+        drawn = pymc.sample_prior_predictive(
+            n, self.model, [*latent, *data], random_seed=_seed(key), return_inferencedata=False
+        )
+        arrays = {name: jnp.asarray(drawn[name]) for name in (*latent, *data)}
+        return {name: arrays[name] for name in latent}, {name: arrays[name] for name in data}
 
     def _at(self, draws: NamedDraws, names: list[str], outputs: list[Any]) -> NamedDraws:
         """Variables of the model, at each draw."""
@@ -127,6 +139,10 @@ def from_pymc(model: Any) -> Target:
     names = tuple(variable.name for variable in model.free_RVs)
     behind = PyMCModel(tuple(supports[name] for name in names), model, names, density)
     return Target.from_pytree(behind, example).with_supports(supports)
+
+
+def _seed(key: PRNGKeyArray) -> int:
+    return int(jax.random.randint(key, (), 0, 2**31 - 1))
 
 
 @contextlib.contextmanager

@@ -1,8 +1,7 @@
 """`Target`: the density that is approximated."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,18 +16,19 @@ from .._core.checks import (
     require_point,
 )
 from .._core.numerics import full_precision
-from ._affine import Affine, as_affine
+from ._affine import Affine
 from ._data import data_density
 from ._density import AbstractDensity, FunctionDensity, Point, RowIndices, ScoreDensity
-from ._model import AbstractModel
+from ._model import AbstractModel, NamedDraws, require_model
 from ._probe import as_test_point, probe
 from ._pytree import Layout, named_layout, pytree_density
 from ._rows import Rows
 from ._temperature import Temperature
+from ._view import AbstractView
 from .supports import Support
 
 
-class Target(eqx.Module):
+class Target(AbstractView):
     r"""An unnormalised density p(x) ∝ exp(log_density(x)) on ℝ^dim.
 
     **Arguments:**
@@ -164,20 +164,20 @@ class Target(eqx.Module):
         """log p(x) up to a constant."""
         require_point(x, self.dim)
         with full_precision():
-            return self._view_value(self.density.value(self.to_original(x)), x)
+            return self._value_in_view(self.density.value(self.to_original(x)), x)
 
     def score(self, x: Point) -> Point:
         """∇ log p(x)."""
         require_point(x, self.dim)
         with full_precision():
-            return self._view_score(self.density.score(self.to_original(x)), x)
+            return self._score_in_view(self.density.score(self.to_original(x)), x)
 
     def log_density_and_score(self, x: Point) -> tuple[Scalar, Point]:
         """log p(x) and ∇ log p(x), which cost little more together than one of them."""
         require_point(x, self.dim)
         with full_precision():
             value, score = self.density.value_and_score(self.to_original(x))
-        return self._view_value(value, x), self._view_score(score, x)
+        return self._value_in_view(value, x), self._score_in_view(score, x)
 
     def surrogate(self, x: Point) -> tuple[Scalar, Point]:
         """A scalar whose gradient is the score, and the score, from one evaluation of the target.
@@ -193,49 +193,9 @@ class Target(eqx.Module):
         value, score = lax.stop_gradient((value, score))
         return value + jnp.sum(score * (x - here)), score
 
-    def whitened(
-        self, loc: Float[Array, " d"], scale: Float[Array, " d"] | Float[Array, "d d"]
-    ) -> Self:
-        """The same target in coordinates u with x = loc + scale u.
-
-        Posteriors that are trained on it still draw x.
-
-        **Arguments:**
-
-        - `loc`: a centre, such as the mode.
-        - `scale`: standard deviations, or a matrix such as a Cholesky factor of a covariance.
-        """
-        affine = as_affine(loc, scale, self.dim)
-        affine = affine if self.coordinates is None else self.coordinates.after(affine)
-        return self._replace(coordinates=affine)
-
-    def tempered(
-        self, inverse_temperature: float | Scalar, base_scale: float | Scalar | None = None
-    ) -> Self:
-        r"""p(x)^β, or p(x)^β N(x; 0, s² I)^(1−β) with a base of standard deviation s.
-
-        p^β has no finite integral if the tails of p are heavy and β is small. With a base it has.
-
-        **Arguments:**
-
-        - `inverse_temperature`: β.
-        - `base_scale`: s, in the coordinates in which the target is then used.
-        """
-        temperature = Temperature.of(inverse_temperature, base_scale)
-        before = self.temperature
-        return self._replace(temperature=before.then(temperature) if before else temperature)
-
     def with_supports(self, supports: dict[str, Support]) -> Self:
         """The same target, whose draws by name are mapped to these supports."""
         return self._replace(supports=tuple(supports[name] for name, _ in self.layout))
-
-    def unwhitened(self) -> Self:
-        """The same target in the coordinates of the given log density."""
-        return self._replace(coordinates=None)
-
-    def to_original(self, u: Point) -> Point:
-        """Maps a point from this target's coordinates to those of the given log density."""
-        return u if self.coordinates is None else self.coordinates(u)
 
     @property
     def has_log_density(self) -> bool:
@@ -246,6 +206,29 @@ class Target(eqx.Module):
     def model(self) -> AbstractModel | None:
         """The probabilistic program whose posterior this is, or None."""
         return self.density.model
+
+    def prior_predictive(self, key: PRNGKeyArray, n: int) -> NamedDraws:
+        """n draws from the prior of a NumPyro or PyMC model, each with the data that it simulates.
+
+        Parameters and deterministic sites are on the model's scale. The simulated data have the
+        names and shapes of the observed sites. The observed values play no part, and neither do
+        factors and potentials, which cannot be simulated.
+
+        ```python
+        import numpyro, numpyro.distributions as dist
+
+        def model(y):
+            rate = numpyro.sample("rate", dist.Gamma(2, 1))
+            numpyro.sample("y", dist.Poisson(rate), obs=y)
+
+        target = ksivi.from_numpyro(model, jnp.array([2, 0, 3]))
+        drawn = target.prior_predictive(jax.random.key(0), 100)
+        drawn["rate"].shape, drawn["y"].shape  # (100,), (100, 3)
+        ```
+        """
+        key, n = as_single_key(key), as_count(n, "n")
+        parameters, data = require_model(self.model, "prior_predictive").prior_predictive(key, n)
+        return {**parameters, **data}
 
     @property
     def is_minibatched(self) -> bool:
@@ -296,24 +279,9 @@ class Target(eqx.Module):
         """The estimate from a random minibatch; the target itself if it has no minibatches."""
         return self.on_rows(self.draw_rows(as_single_key(key)))
 
-    def _view_value(self, value: Scalar, x: Point) -> Scalar:
-        value = value if self.coordinates is None else value + self.coordinates.log_det()
-        return value if self.temperature is None else self.temperature.of_value(value, x)
-
-    def _view_score(self, score: Point, x: Point) -> Point:
-        score = score if self.coordinates is None else self.coordinates.pull_back(score)
-        return score if self.temperature is None else self.temperature.of_score(score, x)
-
     @classmethod
     def from_density(cls, density: AbstractDensity, dim: int, layout: Layout, point: Point) -> Self:
         """A target from any form of density, after a check at the point."""
         probe(density, point)
         plain = dict.fromkeys(("coordinates", "temperature", "supports"))
         return object.__new__(cls)._replace(density=density, dim=dim, layout=layout, **plain)
-
-    def _replace(self, **changes: Any) -> Self:
-        target = object.__new__(type(self))
-        for field in dataclasses.fields(self):
-            value = changes[field.name] if field.name in changes else getattr(self, field.name)
-            object.__setattr__(target, field.name, value)
-        return target

@@ -38,17 +38,20 @@ class ProgressBar:
         """Shows a line that stays."""
         self._display.console.print(text)
 
+    def counted(self, done: int, total: int, what: str, seconds_left: float) -> None:
+        """Shows how many of so many things are done. The time left is the display's own estimate."""
+        self._start(total)
+        self._display.update(self._task, completed=done, total=total, note=what)
+
     def __call__(self, chunk: Chunk) -> None:
         self._start(chunk.num_steps)
-        loss, speed = f"{chunk.loss:.4g}", f"{chunk.steps_per_second:,.0f}"
-        self._display.update(
-            self._task, completed=chunk.step, total=chunk.num_steps, loss=loss, speed=speed
-        )
+        note = f"loss {f'{chunk.loss:.4g}':>10}  {chunk.steps_per_second:>9,.0f} steps/s"
+        self._display.update(self._task, completed=chunk.step, total=chunk.num_steps, note=note)
 
     def _start(self, total: int | None) -> None:
         if self._task is None:
             self._display.start()
-            self._task = self._display.add_task(self._description, total=total, loss="", speed="")
+            self._task = self._display.add_task(self._description, total=total, note="")
 
     def close(self) -> None:
         self._display.stop()
@@ -70,7 +73,7 @@ def _display() -> Any:
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:>10}  {task.fields[speed]:>9} steps/s"),
+        TextColumn("{task.fields[note]}"),
         TimeRemainingColumn(),
         console=Console(stderr=True),
     )
@@ -101,6 +104,11 @@ class StageLines:
             done = f"{chunk.step:,} of at most {chunk.num_steps:,} steps"
             self._say(f"{done}, at most {_duration(left)} left")
 
+    def counted(self, done: int, total: int, what: str, seconds_left: float) -> None:
+        if self._is_due or done == total:
+            left = f", about {_duration(seconds_left)} left" if done < total else ""
+            self._say(f"{done:,} of {total:,} {what}{left}")
+
     @property
     def _is_due(self) -> bool:
         return time.perf_counter() - self._last > _BETWEEN_LINES
@@ -123,11 +131,11 @@ def _duration(seconds: float) -> str:
 Stages = ProgressBar | StageLines
 
 
-def stages(progress: bool | None) -> Stages | None:
+def stages(progress: bool | None, description: str = "fit") -> Stages | None:
     """What shows the stages of a fit: a bar on a terminal with rich, else lines; None for nothing."""
     if progress is not None and not as_flag(progress, "progress"):
         return None
-    return ProgressBar("fit") if show_progress(None) else StageLines()
+    return ProgressBar(description) if show_progress(None) else StageLines()
 
 
 def show_progress(progress: bool | None) -> bool:
