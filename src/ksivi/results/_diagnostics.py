@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
+from ._parameters import ParameterChecks
+
 Rows = list[tuple[str, str]]
 NAN = float("nan")
 
@@ -196,6 +198,7 @@ class FitDiagnostics(Diagnostics):
     - `rows_error`: the standard deviation over draws of the error of the log density from these
         rows, in nats. No posterior mean is off by many more standard deviations.
     - `answer`: what the posterior is: a Gaussian, a mixture of Gaussians, or a trained sampler.
+    - `parameters`: what the draws and the checks say of each number. `fit.table()` shows it.
     """
 
     kind: ClassVar[str] = "fit"
@@ -224,6 +227,7 @@ class FitDiagnostics(Diagnostics):
     num_all_rows: int = 0
     rows_error: float = NAN
     answer: str = ""
+    parameters: ParameterChecks | None = None
 
     @property
     def modes(self) -> str:

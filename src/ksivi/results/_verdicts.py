@@ -1,0 +1,132 @@
+"""What a verdict means for each parameter, and what to do about it."""
+
+import textwrap
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Bool
+
+from .._core.checks import describe
+from ._codes import CODES, Doubt
+from ._diagnostics import Diagnostics, FitDiagnostics, ParameterChecks
+from ._numbers import Numbers
+from ._posterior import Posterior
+from ._status import Status
+from ._table import Parameter, Shown, Table, known
+
+_NUM_DRAWS = 4_000
+_MOST_OFF = 0.3
+"""In a fit with doubts, a number whose mean or log width is surely off by more is not trusted."""
+_MOST_NAMES = 6
+_NOTHING = "The checks found nothing to act on."
+
+
+def numbers_of(posterior: Posterior) -> Numbers:
+    return Numbers(posterior.layout, posterior.supports)
+
+
+def table_of(
+    posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
+) -> Table:
+    """The table of a fit or of a record. Without checks the numbers come from 4,000 draws."""
+    numbers = numbers_of(posterior)
+    stored = diagnostics.parameters if isinstance(diagnostics, FitDiagnostics) else None
+    found = _of_draws(posterior, numbers) if stored is None else stored
+    columns = zip(
+        numbers.names, found.rows(), _trusted(numbers, status, trusted, found), strict=True
+    )
+    return Table(
+        tuple(
+            Parameter(
+                name, *row[:5], Shown(*row[5:7]), Shown(*row[7:9]), Shown(*row[9:]), bool(yes)
+            )
+            for name, row, yes in columns
+        )
+    )
+
+
+def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray, " p"]:
+    """Which numbers these names mean. `theta` means all elements of theta."""
+    numbers = numbers_of(posterior)
+    places: dict[str, list[int]] = {}
+    for i, both in enumerate(zip(numbers.parameters, numbers.names, strict=True)):
+        for name in dict.fromkeys(both):
+            places.setdefault(name, []).append(i)
+    wanted = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    is_chosen = np.zeros(len(numbers.names), bool)
+    for one in wanted or [names]:
+        if not isinstance(one, str) or one not in places:
+            raise ValueError(
+                f"names must be one or more of {known(tuple(places))}, got {describe(one)}"
+            )
+        is_chosen[places[one]] = True
+    return is_chosen
+
+
+def explained(posterior: Posterior, status: Status) -> str:
+    """For each code: what was found in this fit, what it is about, and the next step."""
+    if not status.doubts:
+        return f"{status}\n\n{_NOTHING}"
+    parts = [_explained(posterior, one) for one in status.doubts]
+    return "\n\n".join([str(status.kind), *parts])
+
+
+def next_steps(status: Status) -> list[tuple[Doubt, str, str]]:
+    """Each doubt with the title and the next step of its code, each code once."""
+    first = {one.code: one for one in reversed(status.doubts)}
+    known_codes = [one for one in status.doubts if first[one.code] is one and one.code in CODES]
+    return [(one, CODES[one.code].title, CODES[one.code].next_step) for one in known_codes]
+
+
+def about(posterior: Posterior, doubt: Doubt) -> str:
+    """The parameters that a doubt is about, in words; empty for an ending."""
+    if doubt.coordinates is None:
+        return "all parameters" if doubt.is_about_all else ""
+    numbers = numbers_of(posterior)
+    touched = numbers.touched(np.asarray(doubt.coordinates, int))
+    names = [name for name, is_it in zip(numbers.names, touched, strict=True) if is_it]
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _explained(posterior: Posterior, doubt: Doubt) -> str:
+    code = CODES.get(doubt.code)
+    rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
+    rows += [("next", code.next_step if code else "")]
+    rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
+    title = f"[{doubt.code}] {code.title if code else ''}".strip()
+    lines = [_wrapped(label, text) for label, text in rows if text]
+    return "\n".join([title, *lines])
+
+
+def _wrapped(label: str, text: str) -> str:
+    start = f"  {label:<6} "
+    return textwrap.fill(
+        text, 96, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+    )
+
+
+def _trusted(
+    numbers: Numbers, status: Status, trusted: bool, found: ParameterChecks
+) -> Bool[np.ndarray, " p"]:
+    """Which numbers have nothing against them. In a trusted fit these are all."""
+    count = len(numbers.names)
+    if trusted:
+        return np.ones(count, bool)
+    is_local = status.kind == "not trusted" and status.doubts
+    if not is_local or any(one.is_about_all for one in status.doubts):
+        return np.zeros(count, bool)
+    touched = [i for one in status.doubts for i in one.coordinates or ()]
+    return ~numbers.touched(np.asarray(touched, int)) & ~_is_off(found)
+
+
+def _is_off(found: ParameterChecks) -> Bool[np.ndarray, " p"]:
+    """Numbers that are surely off on their own scale, or were not examined there."""
+    pairs = ((found.mean_off, found.mean_off_error), (found.width_off, found.width_off_error))
+    sure = [np.asarray(bound, float) - 2 * np.asarray(error, float) for bound, error in pairs]
+    return ~np.all(np.stack(sure) <= _MOST_OFF, axis=0)
+
+
+def _of_draws(posterior: Posterior, numbers: Numbers) -> ParameterChecks:
+    draws = posterior.host_draws(np.random.default_rng(0), _NUM_DRAWS)
+    return ParameterChecks.of(numbers.names, numbers.of(draws))
