@@ -3,6 +3,7 @@
 from ..results import Discrepancy
 from ._bounds import Better as Better
 from ._bounds import error_bounds as error_bounds
+from ._differences import SMALL_CHANGES as SMALL_CHANGES
 from ._differences import Difference, difference
 from ._differences import sliced_distance as sliced_distance
 from ._discrepancy import discrepancy

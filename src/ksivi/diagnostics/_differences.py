@@ -12,6 +12,11 @@ _TINY = 1e-30
 _ON_AVERAGE, _AT_WORST = 0.1, 0.3
 _TINY_ON_AVERAGE, _TINY_AT_WORST = 0.03, 0.06
 _FEWEST_BEYOND, _MOST_BEYOND = 0.006, 0.02
+SMALL_CHANGES = (
+    f"at most {_ON_AVERAGE:g} on average and {_AT_WORST:g} at worst, tails {_FEWEST_BEYOND:.1%} to "
+    f"{_MOST_BEYOND:.0%}"
+)
+"""The limits of a small change, in words."""
 _LEVELS = np.array([0.01, 0.05, 0.95, 0.99])
 _NUM_DIRECTIONS, _GRID = 50, 500
 _NOISE = 3.1

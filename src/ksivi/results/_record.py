@@ -4,6 +4,7 @@ Reading it needs neither the model nor the data.
 """
 
 import dataclasses
+import datetime
 import hashlib
 import io
 import json
@@ -164,6 +165,7 @@ def _facts(fit: Fit) -> dict[str, Any]:
     device = jax.devices()[0]
     return {
         "format": FORMAT,
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "status": status_to_json(fit.status),
         "trusted": fit.trusted,
         "diagnostics": diagnostics_to_json(fit.diagnostics),
