@@ -112,7 +112,7 @@ def _good(answer: Answer, diagnostics: FitDiagnostics, cost: Cost, budget: float
 
 def _endings(answer: Answer, cost: Cost, budget: float) -> tuple[Doubt, ...]:
     """An ending that says nothing against the draws: more training was possible."""
-    code = {"steps": codes.STEP_LIMIT, "time": codes.TIME_LIMIT}.get(answer.ending or "")
+    code = {"steps": codes.NOT_SETTLED, "time": codes.TIME_LIMIT}.get(answer.ending or "")
     return () if code is None else (code.doubt(_ending(answer, cost, budget)),)
 
 

@@ -170,9 +170,16 @@ TIME_LIMIT = Code(
 STEP_LIMIT = Code(
     "step-limit",
     "The run took all its steps",
-    "A trusted `ksivi.fit` needs nothing more. If a fit is not trusted, go on with "
-    "`ksivi.fit(key, target, init=fit, num_steps=20_000)`. `ksivi.train` and particles check "
-    "nothing: look at `fit.history`, and check a sampler with `ksivi.fit(key, target, init=fit)`.",
+    'It checks nothing. Look at `fit.history["loss"]`: if it still falls, go on with '
+    "`resume=fit.state`. Check a trained sampler with `ksivi.fit(key, target, init=fit)`, which "
+    "also improves it if need be.",
+    is_doubt=False,
+)
+NOT_SETTLED = Code(
+    "not-settled",
+    "The training took all its steps",
+    "A trusted fit needs nothing more: the checks decide, not the bound. If the fit is not trusted, "
+    "go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)`.",
     is_doubt=False,
 )
 STILL_ANNEALED = Code(

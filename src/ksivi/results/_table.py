@@ -183,7 +183,7 @@ def _number(value: float, sd: float) -> str:
     if not _SMALL < sd < _LARGE:
         return f"{value:.3g}"
     decimals = max(0, 1 - math.floor(math.log10(sd)))
-    return f"{value:,.{decimals}f}"
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # no -0.00
 
 
 def _plain(row: Parameter) -> dict[str, float | bool | None]:

@@ -92,7 +92,7 @@ def about(posterior: Posterior, doubt: Doubt) -> str:
 def _explained(posterior: Posterior, doubt: Doubt) -> str:
     code = CODES.get(doubt.code)
     rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
-    rows += [("next", code.next_step if code else "")]
+    rows += [("next", code.next_step.replace("`", "") if code else "")]
     rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
     title = f"[{doubt.code}] {code.title if code else ''}".strip()
     lines = [_wrapped(label, text) for label, text in rows if text]
