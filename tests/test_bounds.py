@@ -12,7 +12,11 @@ def bounds_of(seed, p, shift=0.0, scale=1.0, memory=0.0, weighed=0, df=None):
     """Draws of N(0, I), and chains that start there and reach a shifted and scaled distribution."""
     rng = np.random.default_rng(seed)
     before = rng.normal(size=(CHAINS, p))
-    fresh = rng.normal(size=(STATES, CHAINS, p)) if df is None else rng.standard_t(df, (STATES, CHAINS, p))
+    fresh = (
+        rng.normal(size=(STATES, CHAINS, p))
+        if df is None
+        else rng.standard_t(df, (STATES, CHAINS, p))
+    )
     states = shift + scale * (memory * before + np.sqrt(1 - memory**2) * fresh)
     if not weighed:
         return error_bounds(rng.normal(size=(N, p)), Better(states, before))
@@ -33,7 +37,9 @@ def test_right_draws_are_not_said_to_be_off(memory, weighed):
     """In 40 fits at most 2 in 20 would be expected to have any bound above 0."""
     for p in (1, 20):
         wrong = sum(
-            bool(np.any(surely(bounds_of(s, p, memory=memory, weighed=weighed if p == 1 else 0)) > 0))
+            bool(
+                np.any(surely(bounds_of(s, p, memory=memory, weighed=weighed if p == 1 else 0)) > 0)
+            )
             for s in range(40)
         )
         assert wrong <= 4
