@@ -29,7 +29,7 @@ from ksivi.diagnostics import (
     witness,
 )
 from ksivi.families import GaussianMixing, SemiImplicit, Triangular
-from ksivi.results import FitDiagnostics, codes
+from ksivi.results import Code, FitDiagnostics
 from ksivi.targets import Evaluator
 
 
@@ -167,7 +167,7 @@ def test_witness_arrows_are_drawn_for_any_two_coordinates(tmp_path):
 
 
 def test_a_table_fits_the_terminal(monkeypatch):
-    fit = _concluded(_trained(), [codes.BUDGET.doubt("word " * 60)], "steps")
+    fit = _concluded(_trained(), [Code.BUDGET.doubt("word " * 60)], "steps")
     for columns in (60, 80):
         monkeypatch.setenv("COLUMNS", str(columns))
         assert max(len(line) for line in str(fit).splitlines()) <= columns

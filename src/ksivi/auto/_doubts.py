@@ -13,7 +13,7 @@ from ..diagnostics import (
     sliced_distance,
     truncated_weights,
 )
-from ..results import Doubt, FitDiagnostics, codes
+from ..results import Code, Doubt, FitDiagnostics
 from ._gaussians import LEAST_MASS, Gaussians, log_gaussian
 
 Draws = Float[np.ndarray, "n d"]
@@ -98,11 +98,11 @@ class Correction:
 def chains_move(found: Correction) -> Doubt | None:
     """Doubts if chains change the coordinates, or the draws along their principal axes."""
     if not found.change.is_small(found.error):
-        return codes.CHAINS_MOVE.doubt(
+        return Code.CHAINS_MOVE.doubt(
             f"chains of HMC move the draws: {found.change}", found.coordinates
         )
     if not found.turned.is_small(found.error):
-        return codes.CHAINS_MOVE_AXES.doubt(
+        return Code.CHAINS_MOVE_AXES.doubt(
             f"chains of HMC move the draws along their principal axes: {found.turned}",
             found.coordinates_along,
         )
@@ -120,18 +120,18 @@ def weights_move(
     turned = difference(draws @ axes, weighed.draws @ axes, weights)
     found = Correction(change, turned, axes * draws.std(axis=0)[:, None], error)
     if not change.is_small(error):
-        return codes.WEIGHTS_MOVE.doubt(
+        return Code.WEIGHTS_MOVE.doubt(
             f"importance weights move the draws: {change}", found.coordinates
         )
     if not turned.is_small(error):
-        return codes.WEIGHTS_MOVE_AXES.doubt(
+        return Code.WEIGHTS_MOVE_AXES.doubt(
             f"importance weights move the draws along their principal axes: {turned}",
             found.coordinates_along,
         )
     distance = sliced_distance(draws, weighed.draws, weights)
     if distance > _FAR + error:
         limit = f"at most {_FAR + error:.2f}"
-        return codes.SHARES_WRONG.doubt(
+        return Code.SHARES_WRONG.doubt(
             f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
         )
     return None
@@ -147,7 +147,7 @@ def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:
     outside = np.mean((other < low) | (other > high), axis=0)
     if found.is_small() or np.max(outside) <= _OUTSIDE:
         return None
-    return codes.RUNS_DIFFER.doubt(
+    return Code.RUNS_DIFFER.doubt(
         f"independent runs differ, and chains of HMC do not bring them together: {found}"
     )
 
@@ -174,7 +174,7 @@ def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> Doubt | N
     if memory < FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
         return None
     why = "too few of them count" if is_light else "their tails are heavy"
-    return codes.CHAINS_TOO_SLOW.doubt(
+    return Code.CHAINS_TOO_SLOW.doubt(
         f"chains are too slow to check the draws, and importance weights cannot: {why}"
     )
 

@@ -10,7 +10,7 @@ from .._core.roots import DenseRoot, Root, diagonal_root
 from .._core.warped import Warped, gaussian
 from ..diagnostics import Movement, chains, difference
 from ..families import WarpedGaussian
-from ..results import Doubt, FitDiagnostics, Posterior, codes
+from ..results import Code, Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._curvature import sharpened
 from ._doubts import Findings
@@ -89,7 +89,7 @@ def _missed(
         is_rival = elbo > least - _MAX_GAP
         if is_rival and are_separate(evaluate.log_density, mean, best.fit.mean):
             place = named(evaluate.target, mean)
-            return codes.SECOND_MODE.doubt(
+            return Code.SECOND_MODE.doubt(
                 f"the search found a second mode, which has no draws: near {place}"
             )
     return None
@@ -133,7 +133,7 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
         return answer
     except OutOfTime:
         findings = Findings(
-            FitDiagnostics(), [codes.NOT_CHECKED.doubt("the draws were not checked")]
+            FitDiagnostics(), [Code.NOT_CHECKED.doubt("the draws were not checked")]
         )
     doubts = [*findings.doubts, *(one for one in (doubt, found.missed) if one is not None)]
     return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
@@ -161,7 +161,7 @@ def _settled(
         num_transitions *= 2
     return (
         moved,
-        codes.CHAINS_NOT_SETTLED.doubt(
+        Code.CHAINS_NOT_SETTLED.doubt(
             f"chains of HMC have not settled: the last run changed {change}; "
             f"memory {_memory(moved):.2f}"
         ),

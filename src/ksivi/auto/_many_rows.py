@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from .._core.mixtures import root_of
 from .._core.roots import DenseRoot
-from ..results import Fit, FitDiagnostics, Posterior, codes
+from ..results import Code, Fit, FitDiagnostics, Posterior
 from ..targets import CHUNK, OutOfTime, Passes, Target
 from ._measured import LARGE_DIM
 from ._peak import Peak, Peaks, centre_at, centre_from_search, peak_from, peaks_from_search
@@ -212,16 +212,16 @@ def _judged(
             f"only the highest of {1 + peaks.num_rivals} modes was examined: others may have as much "
             "mass, and the rows are not in memory"
         )
-        doubts.append(codes.ROWS_MODES.doubt(others))
+        doubts.append(Code.ROWS_MODES.doubt(others))
     if math.isnan(found.error):
         unknown = f"the draws were checked on {used} only: the error was not measured"
-        doubts.append(codes.ROWS_NOT_MEASURED.doubt(unknown))
+        doubts.append(Code.ROWS_NOT_MEASURED.doubt(unknown))
     elif found.error > _WORST_ERROR:
         off = (
             f"the draws were checked on {used}, and the log density is then off by "
             f"{found.error:.2g} nats, at most {_WORST_ERROR:g} to be trusted"
         )
-        doubts.append(codes.ROWS_ERROR.doubt(off))
+        doubts.append(Code.ROWS_ERROR.doubt(off))
     for doubt in doubts:
         fit = with_doubt(fit, doubt)
     remark = f"checked on {used}; the log density is then off by {found.error:.2g} nats"

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._core.mixtures import root_of
-from ..results import Doubt, codes
+from ..results import Code, Doubt
 from ..targets import Evaluator, Target
 from ._anneal import Annealed
 from ._gaussians import LEAST_MASS
@@ -171,7 +171,7 @@ def misses_modes(draws: Points, modes: Modes | None, target: Target) -> Doubt | 
     expected, found = modes.shares, modes.shares_of(draws)
     for place, mass, share in zip(modes.places, expected, found, strict=True):
         if share < _FEWEST * mass:
-            return codes.MISSED_MODE.doubt(
+            return Code.MISSED_MODE.doubt(
                 f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws: "
                 f"near {named(target, place)}"
             )

@@ -3,35 +3,36 @@
 import numpy as np
 from jaxtyping import Float
 
-from ..diagnostics import Better, error_bounds, truncated_weights
+from ..diagnostics import Better, Importance, Movement, error_bounds, truncated_weights
 from ..results import Numbers, ParameterChecks, Posterior, numbers_of
-from ._doubts import Findings
+
+Draws = Float[np.ndarray, "n d"]
 
 
-def checked_parameters(posterior: Posterior, findings: Findings) -> ParameterChecks | None:
-    """Moments, quantiles and bounds of each number; None if the draws were not checked.
+def checked_parameters(
+    posterior: Posterior,
+    draws: Draws,
+    moved: Movement,
+    weighed: Importance | None,
+    has_settled: bool,
+) -> ParameterChecks:
+    """Moments, quantiles and bounds of each number. Nothing is evaluated again.
 
-    The bounds come from the chains and the weights of the checks. Nothing is evaluated again.
+    **Arguments:**
+
+    - `draws`: draws of the posterior.
+    - `moved`, `has_settled`: chains, and whether they ran before, until they had settled. Else they
+        started from other draws of the posterior.
+    - `weighed`: weighted draws, if their weights are reliable.
     """
-    draws, moved = findings.draws, findings.moved
-    if draws is None or moved is None:
-        return None
     numbers = numbers_of(posterior)
     on_scale = numbers.of(draws)
-    bounds = error_bounds(on_scale, _better(numbers, findings))
-    return ParameterChecks.of(numbers.names, on_scale, bounds)
-
-
-def _better(numbers: Numbers, findings: Findings) -> Better:
-    """What the draws are compared with, on the model's own scale."""
-    moved, weighed = findings.moved, findings.weighed
-    assert moved is not None
-    states = moved.states if findings.has_settled else moved.kept
-    before = None if findings.has_settled else numbers.of(moved.before)
-    if weighed is None or not findings.is_light:
-        return Better(_of_each(numbers, states), before)
-    weights = truncated_weights(weighed.log_weights)
-    return Better(_of_each(numbers, states), before, numbers.of(weighed.draws), weights)
+    states = _of_each(numbers, moved.states if has_settled else moved.kept)
+    better = Better(states, None if has_settled else numbers.of(moved.before))
+    if weighed is not None:
+        weights = truncated_weights(weighed.log_weights)
+        better = better._replace(weighed=numbers.of(weighed.draws), weights=weights)
+    return ParameterChecks.of(numbers.names, on_scale, error_bounds(on_scale, better))
 
 
 def _of_each(numbers: Numbers, states: Float[np.ndarray, "k c d"]) -> Float[np.ndarray, "k c p"]:

@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..results import Doubt, codes
+from ..results import Code, Doubt
 from ..targets import Evaluator, Target
 from ._names import coordinate_names
 from ._walks import Trace, first_walks, rounded, walk
@@ -221,7 +221,7 @@ def _in_words(target: Target, direction: Float[np.ndarray, " d"]) -> Doubt:
     strongest = [int(i) for i in np.argsort(-share) if share[i] > 0.3][:3]
     moves = [f"{names[i]} {'grows' if direction[i] > 0 else 'falls'}" for i in strongest]
     scale = "" if target.supports is None else ", on the unconstrained scale"
-    return codes.IMPROPER.doubt(
+    return Code.IMPROPER.doubt(
         "the posterior may be improper: its mass falls too slowly to be finite as "
         f"{' and '.join(moves)}{scale}. A proper prior there would help"
     )

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._core.numerics import new_key
 from ..diagnostics import Difference, Movement, difference, discrepancy, khat_threshold
-from ..results import Discrepancy, Doubt, FitDiagnostics, Posterior, codes
+from ..results import Code, Discrepancy, Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator
 from ._doubts import (
     Correction,
@@ -123,7 +123,7 @@ def _unexamined(
     draws = other_draws(rng, posterior)
     finite = draws[np.isfinite(draws).all(axis=1)]
     why = start.improper or (improper_around(evaluate, finite) if len(finite) else None)
-    doubts = [codes.NOT_EXAMINED.doubt(f"the draws cannot be examined: {error}")]
+    doubts = [Code.NOT_EXAMINED.doubt(f"the draws cannot be examined: {error}")]
     return Findings(FitDiagnostics(), [why, *doubts] if why else doubts, improper=why)
 
 
@@ -141,5 +141,5 @@ def _compare_runs(
                 doubts.append(runs_differ(draws, settled))
             except (ValueError, np.linalg.LinAlgError) as error:
                 why = f"an independent run cannot be examined: {error}"
-                doubts.append(codes.RUN_NOT_EXAMINED.doubt(why))
+                doubts.append(Code.RUN_NOT_EXAMINED.doubt(why))
     return apart, doubts

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from ..results import Cost, Doubt, Fit, FitDiagnostics, Posterior, Status, codes
+from ..results import Code, Cost, Doubt, Fit, FitDiagnostics, ParameterChecks, Posterior, Status
 from ._doubts import Findings
 from ._parameters import checked_parameters
 from ._start import Start
@@ -57,11 +57,19 @@ def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[Fit
         diagnostics,
         training=fit.diagnostics.training,
         answer=answer.name,
-        parameters=checked_parameters(answer.posterior, answer.findings),
+        parameters=_parameters(answer.posterior, answer.findings),
     )
     doubts = _doubts(answer)
     status = _not_trusted(answer, doubts, cost, budget) or _good(answer, diagnostics, cost, budget)
     return dataclasses.replace(fit, status=status, trusted=not doubts, diagnostics=diagnostics)
+
+
+def _parameters(posterior: Posterior, found: Findings) -> ParameterChecks | None:
+    """What is known of each number; None if the draws were not checked."""
+    if found.draws is None or found.moved is None:
+        return None
+    weighed = found.weighed if found.is_light else None
+    return checked_parameters(posterior, found.draws, found.moved, weighed, found.has_settled)
 
 
 def with_doubt(fit: Fit[FitDiagnostics], doubt: Doubt) -> Fit[FitDiagnostics]:
@@ -84,14 +92,14 @@ def _no_steps() -> dict[str, np.ndarray]:
 
 def _stopped(cost: Cost) -> Doubt:
     after = f" after {cost.steps:,} training steps" if cost.steps else ""
-    return codes.INTERRUPTED.doubt(f"stopped by the user{after}; the draws were not checked")
+    return Code.INTERRUPTED.doubt(f"stopped by the user{after}; the draws were not checked")
 
 
 def _doubts(answer: Answer) -> list[Doubt]:
     assert answer.findings is not None
     doubts, trained = list(answer.findings.doubts), answer.trained
     if trained is not None and trained.status.kind == "diverged":
-        doubts.insert(0, codes.DIVERGED.doubt(f"training diverged: {trained.status.reason}"))
+        doubts.insert(0, Code.DIVERGED.doubt(f"training diverged: {trained.status.reason}"))
     return doubts
 
 
@@ -112,7 +120,7 @@ def _good(answer: Answer, diagnostics: FitDiagnostics, cost: Cost, budget: float
 
 def _endings(answer: Answer, cost: Cost, budget: float) -> tuple[Doubt, ...]:
     """An ending that says nothing against the draws: more training was possible."""
-    code = {"steps": codes.NOT_SETTLED, "time": codes.TIME_LIMIT}.get(answer.ending or "")
+    code = {"steps": Code.NOT_SETTLED, "time": Code.TIME_LIMIT}.get(answer.ending or "")
     return () if code is None else (code.doubt(_ending(answer, cost, budget)),)
 
 

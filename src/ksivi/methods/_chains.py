@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from .._core.checks import as_count, as_floats, describe
-from ..results import ChainDiagnostics, Doubt, Status, codes
+from ..results import ChainDiagnostics, Code, Doubt, Status
 from ._method import AbstractMethod, as_start, equal_except
 
 MAX_R_HAT = 1.01
@@ -110,15 +110,15 @@ def _faults(found: ChainDiagnostics) -> list[Doubt]:
     divergences, r_hat, ess = found.divergences, found.r_hat, found.effective_sample_size
     faults = []
     if divergences:
-        faults.append(codes.DIVERGENCES.doubt(f"{divergences:,} divergent transitions"))
+        faults.append(Code.DIVERGENCES.doubt(f"{divergences:,} divergent transitions"))
     if r_hat is None or ess is None:
         needs = f"R-hat needs at least two chains with {_MIN_DRAWS} draws each"
-        return [*faults, codes.TOO_FEW_CHAINS.doubt(needs)]
+        return [*faults, Code.TOO_FEW_CHAINS.doubt(needs)]
     if not r_hat < MAX_R_HAT:
-        faults.append(codes.R_HAT.doubt(f"R-hat {r_hat:.3f}, not below {MAX_R_HAT}"))
+        faults.append(Code.R_HAT.doubt(f"R-hat {r_hat:.3f}, not below {MAX_R_HAT}"))
     if not ess >= MIN_ESS:
         few = f"an effective sample size of {ess:,.0f}, less than {MIN_ESS}"
-        faults.append(codes.FEW_EFFECTIVE.doubt(few))
+        faults.append(Code.FEW_EFFECTIVE.doubt(few))
     return faults
 
 

@@ -5,10 +5,8 @@ and so on.
 """
 
 from .._core import archive as archive
-from . import _codes as codes  # noqa: F401
 from ._arviz import named_columns as named_columns
 from ._arviz import require_finite as require_finite
-from ._codes import CODES as CODES
 from ._codes import Code as Code
 from ._codes import Doubt as Doubt
 from ._diagnostics import (

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from .._core.checks import describe
-from ._codes import CODES, Doubt
+from ._codes import Code, Doubt
 from ._diagnostics import Diagnostics, FitDiagnostics, ParameterChecks
 from ._numbers import Numbers
 from ._posterior import Posterior
@@ -73,9 +73,11 @@ def explained(posterior: Posterior, status: Status) -> str:
 
 def next_steps(status: Status) -> list[tuple[Doubt, str, str]]:
     """Each doubt with the title and the next step of its code, each code once."""
-    first = {one.code: one for one in reversed(status.doubts)}
-    known_codes = [one for one in status.doubts if first[one.code] is one and one.code in CODES]
-    return [(one, CODES[one.code].title, CODES[one.code].next_step) for one in known_codes]
+    first: dict[str, Doubt] = {}
+    for doubt in status.doubts:
+        first.setdefault(doubt.code, doubt)
+    pairs = [(doubt, Code.of(doubt.code)) for doubt in first.values()]
+    return [(doubt, code.title, code.next_step) for doubt, code in pairs if code is not None]
 
 
 def about(posterior: Posterior, doubt: Doubt) -> str:
@@ -90,7 +92,7 @@ def about(posterior: Posterior, doubt: Doubt) -> str:
 
 
 def _explained(posterior: Posterior, doubt: Doubt) -> str:
-    code = CODES.get(doubt.code)
+    code = Code.of(doubt.code)
     rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
     rows += [("next", code.next_step.replace("`", "") if code else "")]
     rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
