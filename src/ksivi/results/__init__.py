@@ -9,6 +9,7 @@ from ._arviz import named_columns as named_columns
 from ._arviz import require_finite as require_finite
 from ._codes import Code as Code
 from ._codes import Doubt as Doubt
+from ._cost import Cost as Cost
 from ._diagnostics import (
     ChainDiagnostics,
     Diagnostics,
@@ -19,7 +20,6 @@ from ._diagnostics import (
     TrainDiagnostics,
 )
 from ._diagnostics import Discrepancy as Discrepancy
-from ._fit import Cost as Cost
 from ._fit import Fit as Fit
 from ._fit import gathered as gathered
 from ._fit import raise_if_diverged as raise_if_diverged

@@ -5,8 +5,8 @@ from typing import Any, TypedDict
 import numpy as np
 
 from .._core.schema import conform
+from ._cost import Cost
 from ._diagnostics import FitDiagnostics
-from ._fit import Cost
 from ._json import diagnostics_from_json
 from ._posterior import Posterior
 from ._status import StatusFacts

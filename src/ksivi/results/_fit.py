@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from .._core.sharding import on_one_device
+from ._cost import Cost
 from ._diagnostics import Diagnostics, FitDiagnostics
 from ._posterior import Posterior
 from ._status import Status
@@ -19,15 +20,6 @@ D = TypeVar("D", bound=Diagnostics)
 
 _MOST_PRINTED = 20
 """`print(fit)` shows so many numbers; `fit.table()` has all."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a run cost: wall-clock seconds (with compilation), steps, and score evaluations."""
-
-    seconds: float
-    steps: int
-    score_evals: int
 
 
 @dataclasses.dataclass(frozen=True)
