@@ -91,7 +91,7 @@ class _Site:
 
     @functools.cached_property
     def value_shape(self) -> tuple[int, ...]:
-        if self.is_elementwise:
+        if self.support is None or self.support.is_elementwise:
             return self.shape
         found = jax.eval_shape(
             self.support, jax.ShapeDtypeStruct(self.shape, jnp.result_type(float))

@@ -64,7 +64,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
 def status_from_json(found: Any) -> Status:
     """The status in a record, also of an earlier version, which had no doubts."""
     facts = conform(found, StatusFacts, "status")
-    return Status(facts["kind"], facts["reason"], facts.get("doubts", ()))  # type: ignore[arg-type]
+    return Status(facts["kind"], facts["reason"], facts.get("doubts", ()))
 
 
 def _listed(coordinates: tuple[int, ...] | None) -> list[int] | None:

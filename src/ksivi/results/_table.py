@@ -1,6 +1,7 @@
 """One row per number of a model: what the draws say of it, and what the checks say of the draws."""
 
 import dataclasses
+import importlib
 import math
 from collections.abc import Iterator
 from typing import Any, overload
@@ -132,7 +133,7 @@ class Table:
     def to_pandas(self) -> Any:
         """A `pandas.DataFrame` with the names as its index. Needs pandas."""
         try:
-            import pandas
+            pandas = importlib.import_module("pandas")
         except ImportError as error:
             raise ImportError("to_pandas needs pandas: pip install pandas") from error
         found = [_plain(row) for row in self.rows]
