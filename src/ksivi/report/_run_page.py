@@ -7,8 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .._core.schema import conform
 from ..diagnostics import SMALL_CHANGES
-from ..results import FitDiagnostics, Record, named_columns, require_finite, rows_of
+from ..results import Cost, FitDiagnostics, Record, named_columns, require_finite, rows_of
 from ._figures import dress, mass_levels, new_figure, own_style
 from ._html import note, page, panels, section, table
 from ._what_now import parameters, verdict
@@ -230,8 +231,8 @@ def _diagnostics(facts: dict[str, Any]) -> str:
 
 
 def _costs(facts: dict[str, Any]) -> str:
-    cost = facts["cost"]
-    rows = [["seconds", f"{cost['seconds']:,.1f}"], ["steps", f"{cost['steps']:,}"]]
-    rows += [["score evaluations", f"{cost['score_evals']:,}"], ["machine", str(facts["device"])]]
+    cost = conform(facts["cost"], Cost, "cost")
+    rows = [["seconds", f"{cost.seconds:,.1f}"], ["steps", f"{cost.steps:,}"]]
+    rows += [["score evaluations", f"{cost.score_evals:,}"], ["machine", str(facts["device"])]]
     rows += [[name, str(version)] for name, version in facts["versions"].items()]
     return section("Cost and versions", table(["what", "value"], rows, sortable=False))

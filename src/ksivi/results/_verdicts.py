@@ -32,17 +32,20 @@ def table_of(
     numbers = numbers_of(posterior)
     stored = diagnostics.parameters if isinstance(diagnostics, FitDiagnostics) else None
     found = _of_draws(posterior, numbers) if stored is None else stored
-    columns = zip(
-        numbers.names, found.rows(), _trusted(numbers, status, trusted, found), strict=True
-    )
+    is_trusted = _trusted(numbers, status, trusted, found).tolist()
     return Table(
         tuple(
-            Parameter(
-                name, *row[:5], Shown(*row[5:7]), Shown(*row[7:9]), Shown(*row[9:]), bool(yes)
-            )
-            for name, row, yes in columns
+            _row(name, *row, trusted=yes)
+            for name, row, yes in zip(numbers.names, found.rows(), is_trusted, strict=True)
         )
     )
+
+
+def _row(name: str, *values: float, trusted: bool) -> Parameter:
+    """A row from the values of a `ParameterChecks`, in the order of its columns."""
+    mean, sd, low, median, high, *bounds = values
+    shown = [Shown(*bounds[i : i + 2]) for i in (0, 2, 4)]
+    return Parameter(name, mean, sd, low, median, high, *shown, trusted)
 
 
 def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray, " p"]:
@@ -52,7 +55,8 @@ def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray,
     for i, both in enumerate(zip(numbers.parameters, numbers.names, strict=True)):
         for name in dict.fromkeys(both):
             places.setdefault(name, []).append(i)
-    wanted = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [names]
+    several = isinstance(names, Iterable) and not isinstance(names, str)
+    wanted: list[object] = list(names) if several else [names]
     is_chosen = np.zeros(len(numbers.names), bool)
     for one in wanted or [names]:
         if not isinstance(one, str) or one not in places:
