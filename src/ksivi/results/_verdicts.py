@@ -44,8 +44,8 @@ def table_of(
 def _row(name: str, *values: float, trusted: bool) -> Parameter:
     """A row from the values of a `ParameterChecks`, in the order of its columns."""
     mean, sd, low, median, high, *bounds = values
-    shown = [Shown(*bounds[i : i + 2]) for i in (0, 2, 4)]
-    return Parameter(name, mean, sd, low, median, high, *shown, trusted)
+    of_mean, of_width, of_tails = (Shown(*bounds[i : i + 2]) for i in (0, 2, 4))
+    return Parameter(name, mean, sd, low, median, high, of_mean, of_width, of_tails, trusted)
 
 
 def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray, " p"]:
