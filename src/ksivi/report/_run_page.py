@@ -41,7 +41,7 @@ MEANINGS = {
 }
 _SMALL = f"Means and log widths {SMALL_CHANGES}"
 LIMITS = {
-    "Pareto k-hat": "Stated beside it.",
+    "Pareto k-hat": "Beside the value.",
     "effective share": "None. Near 1 is good.",
     "weights move": f"{_SMALL}. It counts where the second k-hat is below the limit.",
     "HMC moves": f"{_SMALL}; memory below 0.5, unless the weights can tell.",
@@ -68,13 +68,14 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     found = record.posterior.draws(key, _NUM_DRAWS)
     require_finite(found)
     draws = named_columns(found)
-    table_of = record.table() if _has_checks(record) else None
+    has_checks = _has_checks(record)
     parts = [
         verdict(record),
+        parameters(record.table()) if has_checks else "",
         _curves(record.history),
         _marginals(draws),
         _pairs(draws),
-        _summary(draws) if table_of is None else parameters(table_of),
+        "" if has_checks else _summary(draws),
     ]
     parts += [_diagnostics(record.facts), _costs(record.facts)]
     return page(str(record.facts.get("model", "ksivi")), "\n".join(part for part in parts if part))

@@ -39,7 +39,7 @@ def _what_now(record: Record) -> str:
     items = [
         f"<dt>{escape(title)} <code>{doubt.code}</code></dt>"
         f"<dd>{_about(record, doubt)}{_formatted(step)} "
-        f'<span class="more">More: docs/glossary.md, section {doubt.code}.</span></dd>'
+        f'<span class="more">The glossary (docs/glossary.md) has more.</span></dd>'
         for doubt, title, step in next_steps(record.status)
     ]
     if not items:
@@ -49,7 +49,7 @@ def _what_now(record: Record) -> str:
 
 def _about(record: Record, doubt: Any) -> str:
     names = about(record.posterior, doubt)
-    return f'<span class="about">About {escape(names)}.</span> ' if names else ""
+    return f'<p class="about">It is about {escape(names)}.</p>' if names else ""
 
 
 def _formatted(text: str) -> str:
@@ -59,24 +59,24 @@ def _formatted(text: str) -> str:
 
 def parameters(found: Table) -> str:
     """The section with a row for each number that was checked."""
-    heads = ["parameter", "mean", "sd", "5%", "50%", "95%", "mean off (sd)", "log width off"]
-    heads += ["tails off (%)", "trusted"]
+    heads = ["parameter", "mean", "sd", "5%", "50%", "95%", "mean off", "log width off"]
+    heads += ["tails off", "trusted"]
     rows: list[Sequence[str | float | Cell]] = [
         [
             *(row.name, row.mean, row.sd, row.low, row.median, row.high),
-            *(_cell(row.mean_off), _cell(row.width_off), _cell(row.tails_off, 0.01)),
+            *(_cell(row.mean_off), _cell(row.width_off), _cell(row.tails_off, 0.01, "%")),
             "yes" if row.trusted else "no",
         ]
         for row in found.rows[:_MOST_ROWS]
     ]
     rest = f" The first {_MOST_ROWS} of {len(found):,}." if len(found) > _MOST_ROWS else ""
     words = (
-        "Off: how far the checks could show a number to be off, as a lower bound with its standard "
-        "error. The true error is at least the bound minus two errors; 0 means that nothing was "
+        "Off: how far the checks could show a mean, in standard deviations, a log width and the "
+        "tails to be off, as a lower bound with its standard error. The true error is at least the bound minus two errors; 0 means that nothing was "
         f"shown.{rest} Click a column's head to sort by it."
     )
     return section("Posterior", table(heads, rows), note(words))
 
 
-def _cell(shown: Shown, unit: float = 1.0) -> Cell:
-    return Cell(shown.in_words(unit), shown.bound)
+def _cell(shown: Shown, unit: float = 1.0, name: str = "") -> Cell:
+    return Cell(shown.in_words(unit, name), shown.bound)

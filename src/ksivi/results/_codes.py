@@ -150,7 +150,7 @@ class Code(enum.Enum):
     NOT_SETTLED = (
         "not-settled",
         "The training took all its steps",
-        "A trusted fit needs nothing more: the checks decide, not the bound. If the fit is not trusted, "
+        "The checks decide, not the bound: a trusted fit needs nothing more. If the fit is not trusted, "
         "go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)`.",
         False,
     )

@@ -36,13 +36,13 @@ class Shown:
         return not math.isnan(self.bound)
 
     def __str__(self) -> str:
-        return self.in_words(1.0)
+        return self.in_words()
 
-    def in_words(self, unit: float) -> str:
+    def in_words(self, unit: float = 1.0, name: str = "") -> str:
         """The bound and its error in a unit, such as 0.01 for per cent."""
         if not self.is_examined:
             return "not examined"
-        return f"{self.bound / unit:.2f}±{self.error / unit:.2f}"
+        return f"{self.bound / unit:.2f}±{self.error / unit:.2f}{name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,9 +169,9 @@ def _texts(row: Parameter, is_examined: bool) -> dict[str, str]:
     """The cells of a row. Without checks there are no columns about them."""
     names = {"mean": row.mean, "sd": row.sd, "5%": row.low, "50%": row.median, "95%": row.high}
     cells = {"name": row.name} | {head: _number(value, row.sd) for head, value in names.items()}
-    shown = {"mean off (sd)": row.mean_off, "width off": row.width_off}
-    found = {head: one.in_words(1.0) for head, one in shown.items()}
-    found["tails off (%)"] = row.tails_off.in_words(0.01)
+    shown = {"mean off": row.mean_off, "width off": row.width_off}
+    found = {head: one.in_words() for head, one in shown.items()}
+    found["tails off"] = row.tails_off.in_words(0.01, "%")
     if not is_examined:
         found = {"checks": "not examined"}
     return cells | found | {"trusted": "yes" if row.trusted else "no"}
