@@ -135,6 +135,7 @@ def test_what_is_not_doubted_in_words_is_not_trusted():
         Status.of_doubts("diverged", [Code.DIVERGED.doubt("the loss became nan")]),
         Status.of_doubts("step limit", [Code.STEP_LIMIT.doubt("ran all 5 steps")]),
         Status("not trusted", "it is not good"),
+        doubted(Code.NOT_SETTLED.doubt("ran 3 steps")),
         doubted(Doubt("of-a-later-version", "who knows")),
     ):
         assert not a_fit(status).trusted_for("theta")
@@ -156,7 +157,7 @@ def test_a_table_has_rows_by_name_and_prints_aligned():
     table = a_fit(doubted(moves(0)), off=0.05).table()
     assert list(table.names) == NAMES
     assert len(table) == 14
-    assert table["theta[1,0]"] == table[12]
+    assert table["theta[1,0]"] == table.rows[12]
     assert table["rate[0]"].low < table["rate[0]"].median < table["rate[0]"].mean
     assert table["a"].mean_off.at_least == pytest.approx(0.03)
     lines = str(table).splitlines()

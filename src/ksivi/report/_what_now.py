@@ -72,8 +72,9 @@ def parameters(found: Table) -> str:
     rest = f" The first {_MOST_ROWS} of {len(found):,}." if len(found) > _MOST_ROWS else ""
     words = (
         "Off: how far the checks could show a mean, in standard deviations, a log width and the "
-        "tails to be off, as a lower bound with its standard error. The true error is at least the bound minus two errors; 0 means that nothing was "
-        f"shown.{rest} Click a column's head to sort by it."
+        "tails to be off, as a lower bound with its standard error. The true error is at least the "
+        f"bound minus two errors; 0 means that nothing was shown.{rest} Click a column's head to "
+        "sort by it."
     )
     return section("Posterior", table(heads, rows), note(words))
 

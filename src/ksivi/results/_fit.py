@@ -14,7 +14,7 @@ from ._diagnostics import Diagnostics, FitDiagnostics
 from ._posterior import Posterior
 from ._status import Status
 from ._table import Table
-from ._verdicts import chosen, explained, next_steps, table_of
+from ._verdicts import chosen, explained, next_steps, table_of, trusted_numbers
 
 D = TypeVar("D", bound=Diagnostics)
 
@@ -85,7 +85,8 @@ class Fit(Generic[D]):
         ```
         """
         is_chosen = chosen(self.posterior, names)
-        return all(row.trusted for row, one in zip(self.table(), is_chosen, strict=True) if one)
+        about = self.posterior, self.status, self.trusted, self.diagnostics
+        return bool(np.all(trusted_numbers(*about)[is_chosen]))
 
     def explain(self) -> str:
         """For each doubt: what was found, which parameters it is about, and the next step.

@@ -4,7 +4,7 @@ import dataclasses
 import importlib
 import math
 from collections.abc import Iterator
-from typing import Any, overload
+from typing import Any
 
 from .._core.checks import describe
 
@@ -84,15 +84,9 @@ class Table:
 
     rows: tuple[Parameter, ...]
 
-    @overload
-    def __getitem__(self, name: str) -> Parameter: ...
-    @overload
-    def __getitem__(self, name: int) -> Parameter: ...
-    def __getitem__(self, name: str | int) -> Parameter:
-        """The row with this name, or at this position."""
-        if isinstance(name, int):
-            return self.rows[name]
-        found = next((row for row in self.rows if row.name == name), None)
+    def __getitem__(self, name: str) -> Parameter:
+        """The row with this name."""
+        found = next((r for r in self.rows if isinstance(name, str) and r.name == name), None)
         if found is None:
             raise ValueError(f"name must be one of {known(self.names)}, got {describe(name)}")
         return found
@@ -178,12 +172,12 @@ def _texts(row: Parameter, is_examined: bool) -> dict[str, str]:
 
 
 def _number(value: float, sd: float) -> str:
-    """A number with as many decimals as show two digits of the standard deviation."""
+    """A number with as many decimals as show two or three digits of the standard deviation."""
     if not math.isfinite(value):
         return str(value)
     if not _SMALL < sd < _LARGE:
         return f"{value:.3g}"
-    decimals = max(0, 1 - math.floor(math.log10(sd)))
+    decimals = max(0, 1 - math.floor(math.log10(sd / 3)))
     return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # no -0.00
 
 

@@ -1,5 +1,6 @@
 """What a verdict means for each parameter, and what to do about it."""
 
+import contextlib
 import textwrap
 from collections.abc import Iterable
 
@@ -30,9 +31,8 @@ def table_of(
 ) -> Table:
     """The table of a fit or of a record. Without checks the numbers come from 4,000 draws."""
     numbers = numbers_of(posterior)
-    stored = diagnostics.parameters if isinstance(diagnostics, FitDiagnostics) else None
-    found = _of_draws(posterior, numbers) if stored is None else stored
-    is_trusted = _trusted(numbers, status, trusted, found).tolist()
+    found = _stored(diagnostics) or _of_draws(posterior, numbers)
+    is_trusted = trusted_numbers(posterior, status, trusted, diagnostics).tolist()
     return Table(
         tuple(
             _row(name, *row, trusted=yes)
@@ -55,8 +55,7 @@ def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray,
     for i, both in enumerate(zip(numbers.parameters, numbers.names, strict=True)):
         for name in dict.fromkeys(both):
             places.setdefault(name, []).append(i)
-    several = isinstance(names, Iterable) and not isinstance(names, str)
-    wanted: list[object] = list(names) if several else [names]
+    wanted = _listed(names)
     is_chosen = np.zeros(len(numbers.names), bool)
     for one in wanted or [names]:
         if not isinstance(one, str) or one not in places:
@@ -112,18 +111,21 @@ def _wrapped(label: str, text: str) -> str:
     )
 
 
-def _trusted(
-    numbers: Numbers, status: Status, trusted: bool, found: ParameterChecks
+def trusted_numbers(
+    posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
 ) -> Bool[np.ndarray, " p"]:
     """Which numbers have nothing against them. In a trusted fit these are all."""
+    numbers = numbers_of(posterior)
     count = len(numbers.names)
     if trusted:
         return np.ones(count, bool)
-    is_local = status.kind == "not trusted" and status.doubts
+    touched = [i for one in status.doubts for i in one.coordinates or ()]
+    is_local = status.kind == "not trusted" and touched
     if not is_local or any(one.is_about_all for one in status.doubts):
         return np.zeros(count, bool)
-    touched = [i for one in status.doubts for i in one.coordinates or ()]
-    return ~numbers.touched(np.asarray(touched, int)) & ~_is_off(found)
+    found = _stored(diagnostics)
+    is_off = np.zeros(count, bool) if found is None else _is_off(found)
+    return ~numbers.touched(np.asarray(touched, int)) & ~is_off
 
 
 def _is_off(found: ParameterChecks) -> Bool[np.ndarray, " p"]:
@@ -131,6 +133,20 @@ def _is_off(found: ParameterChecks) -> Bool[np.ndarray, " p"]:
     pairs = ((found.mean_off, found.mean_off_error), (found.width_off, found.width_off_error))
     sure = [np.asarray(bound, float) - 2 * np.asarray(error, float) for bound, error in pairs]
     return ~np.all(np.stack(sure) <= _MOST_OFF, axis=0)
+
+
+def _stored(diagnostics: Diagnostics | None) -> ParameterChecks | None:
+    return diagnostics.parameters if isinstance(diagnostics, FitDiagnostics) else None
+
+
+def _listed(names: object) -> list[object]:
+    """One name or several as a list. Anything else is one name, and a wrong one."""
+    if isinstance(names, Iterable) and not isinstance(names, str):
+        with contextlib.suppress(
+            TypeError
+        ):  # an array of no dimension is iterable by its type only
+            return list(names)
+    return [names]
 
 
 def _of_draws(posterior: Posterior, numbers: Numbers) -> ParameterChecks:
