@@ -1,9 +1,10 @@
 """Whether the bounds of `fit.table()` hold: `python -m benchmarks.bounds --seeds 2`.
 
 A bound says that a mean or a log width is off by at least bound − 2 standard errors. Posteriors with a known truth
-say how far it is off. Two kinds of draws are looked at:
+say how far it is off. Three kinds of draws are looked at:
 
 - **fit**, the draws of `ksivi.fit`, which are nearly always right;
+- **short**, a sampler that was trained for 30 steps only, so that many fits are doubted;
 - **rough**, independent normal draws around the fit's medians, 0.7 times as wide. They are wrong, and the bounds come
   from chains alone.
 
@@ -12,11 +13,13 @@ numbers whose bound − 2 errors is above the error. The error itself is known f
 answer; "surely" counts those that are above by two more standard errors of that.
 
     python -m benchmarks.bounds --limit-s 1500
+    python -m benchmarks.bounds --kinds short --seeds 1
 """
 
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,8 @@ QUICK = (
     *("survival", "wave", "shell-4", "funnel-10", "hierarchy-centred", "varying-slopes"),
 )
 """The cheap ones first."""
+KINDS = ("fit", "short", "rough")
+_SHORT = ksivi.Recipe(num_pretraining=50, max_steps=30, chunk=10)
 _NUM_DRAWS, _NARROW = 20_000, 0.7
 _LARGE = 0.1
 """Errors above it should show."""
@@ -51,11 +56,12 @@ _LARGE = 0.1
 def main() -> None:
     options = _options()
     done = {(one["case"], one["seed"], one["kind"]) for one in _read(options.out)}
+    last = "short" if "short" in options.kinds else "rough"
     ends = time.monotonic() + (options.limit_s or float("inf"))
     for name in () if options.summary else _cases(options.cases):
-        left = [s for s in range(options.seeds) if (name, s, "rough") not in done]
+        left = [s for s in range(options.seeds) if (name, s, last) not in done]
         if left and time.monotonic() < ends:
-            for line in _of_case(name, left, ends):
+            for line in _of_case(name, left, options.kinds, ends):
                 with options.out.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(_in_words(line), flush=True)
@@ -65,7 +71,7 @@ def main() -> None:
 def summary(lines: list[dict[str, Any]]) -> str:
     """How often bounds exceed errors, by number and by fit."""
     parts = []
-    for kind in ("fit", "rough"):
+    for kind in KINDS:
         some = [line for line in lines if line["kind"] == kind]
         if not some:
             continue
@@ -95,6 +101,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/records/bounds.jsonl"))
     parser.add_argument("--cases", nargs="+", default=[], help="default: all that are quick")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--kinds", nargs="+", default=["fit", "rough"], choices=KINDS)
     parser.add_argument("--limit-s", type=float, help="nothing new begins after so many seconds")
     parser.add_argument("--summary", action="store_true", help="only read the lines")
     return parser.parse_args()
@@ -111,7 +118,9 @@ def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def _of_case(name: str, seeds: list[int], ends: float):
+def _of_case(
+    name: str, seeds: list[int], kinds: list[str], ends: float
+) -> Iterator[dict[str, Any]]:
     """The lines of one posterior; none if its truth is not known."""
     one = case(name)
     try:
@@ -122,14 +131,23 @@ def _of_case(name: str, seeds: list[int], ends: float):
     for seed in seeds:
         if time.monotonic() > ends:
             return
-        began = time.perf_counter()
-        fit = ksivi.fit(jax.random.key(seed), one.target, progress=False)
-        about = {"case": name, "seed": seed, "trusted": fit.trusted, "codes": fit.status.codes}
-        about |= {"answer": fit.diagnostics.answer, "fit_s": round(time.perf_counter() - began, 1)}
-        found = fit.diagnostics.parameters
-        if found is not None:
-            draws = fit.posterior.host_draws(np.random.default_rng(seed + 1), _NUM_DRAWS)
-            yield about | {"kind": "fit"} | _compared(fit.posterior, found, draws, truth)
+        if "short" in kinds:
+            yield from _fitted(one, "short", truth, seed, recipe=_SHORT)
+        if "fit" in kinds or "rough" in kinds:
+            yield from _fitted(one, "fit", truth, seed)
+
+
+def _fitted(one: Case, kind: str, truth: Draws, seed: int, **how: Any) -> Iterator[dict[str, Any]]:
+    """The line of a fit, and of draws that are wrong in a known way beside a default one."""
+    began = time.perf_counter()
+    fit = ksivi.fit(jax.random.key(seed), one.target, progress=False, **how)
+    about = {"case": one.name, "seed": seed, "trusted": fit.trusted, "codes": fit.status.codes}
+    about |= {"answer": fit.diagnostics.answer, "fit_s": round(time.perf_counter() - began, 1)}
+    found = fit.diagnostics.parameters
+    if found is not None:
+        draws = fit.posterior.host_draws(np.random.default_rng(seed + 1), _NUM_DRAWS)
+        yield about | {"kind": kind} | _compared(fit.posterior, found, draws, truth)
+    if not how:
         yield about | {"kind": "rough"} | _rough(one, fit.posterior, truth, seed)
 
 
