@@ -54,9 +54,9 @@ class Fit(Generic[D]):
 
         The bounds of a `ksivi.fit` come from its checks. Chains of HMC start from draws of the
         answer, and importance weights are used where they are reliable. Chains move draws towards
-        the target, so what they change is a lower bound of the error. Bounds hold for all numbers
-        at once: bound − 2 standard errors exceeds no error in about 95% of fits. `train` and `run`
-        check no single number: their bounds are "not examined".
+        the target, so what they change is a lower bound of the error. They are lowered for the
+        number of parameters, so that bound − 2 standard errors exceeds no error in 95% of fits.
+        `train` and `run` check no single number: their bounds are "not examined".
 
         **Returns:** a `ksivi.results.Table`.
 
