@@ -227,7 +227,7 @@ class FitDiagnostics(Diagnostics):
     num_all_rows: int = 0
     rows_error: float = NAN
     answer: str = ""
-    parameters: ParameterChecks | None = None
+    parameters: ParameterChecks | None = dataclasses.field(default=None, repr=False)  # long
 
     @property
     def modes(self) -> str:
