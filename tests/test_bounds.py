@@ -1,5 +1,8 @@
 """Bounds of errors: they hold where draws are right, and show what is wrong."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -95,3 +98,29 @@ def test_constant_and_infinite_numbers():
     assert np.isfinite(found.mean[0])
     assert found.mean[1] == found.mean_error[1] == found.width[1] == found.tails[1] == 0
     assert np.isnan(found.mean[2])
+
+
+def test_the_benchmark_counts_bounds_that_exceed_errors():
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from benchmarks import bounds
+
+    actual, noise = np.array([0.5, 0.02, 0.2, 0.0]), np.full(4, 0.01)
+    found = bounds._counts((0.4, 0.05, 0.3, 0.03), (0.02, 0.01, 0.01, 0.02), actual, noise)
+    assert (found["exceeds"], found["surely"]) == (2, 1)  # the second by less than the noise
+    assert (found["large"], found["shown"]) == (2, 2)
+    line = {"case": "a", "kind": "fit", "numbers": 4, "mean": found, "width": found}
+    fine = {**line, "mean": found | {"exceeds": 0, "surely": 0}}
+    fine["width"] = fine["mean"]
+    said = bounds.summary([line, fine])
+    assert "all bounds hold in 1 of 2 fits" in said
+    assert "mean   exceeds in 2 of 8 numbers, surely in 1, in 1 of 2 fits" in said
+
+
+def test_the_record_of_the_benchmark_is_the_one_that_pages_quote():
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from benchmarks import bounds
+
+    said = bounds.summary(bounds._read(Path(bounds.__file__).parent / "records" / "bounds.jsonl"))
+    assert "fit: 62 of 31 posteriors" in said
+    assert "all bounds hold in 61 of 62 fits, and within the noise of the truth in 62" in said
+    assert "all bounds hold in 53 of 62 fits, and within the noise of the truth in 55" in said
