@@ -14,8 +14,6 @@ _WORDS = {
     "diverged": "Diverged: do not use these draws.",
     "not checked": "Not checked: the draws may be wrong.",
 }
-_MOST_ROWS = 500
-"""A page shows so many numbers: a browser is slow with tens of thousands of rows."""
 
 
 def verdict(record: Record) -> str:
@@ -67,13 +65,12 @@ def parameters(found: Table) -> str:
             *(_cell(row.mean_off), _cell(row.width_off), _cell(row.tails_off, 0.01, "%")),
             "yes" if row.trusted else "no",
         ]
-        for row in found.rows[:_MOST_ROWS]
+        for row in found
     ]
-    rest = f" The first {_MOST_ROWS} of {len(found):,}." if len(found) > _MOST_ROWS else ""
     words = (
         "Off: how far the checks could show a mean, in standard deviations, a log width and the "
         "tails to be off, as a lower bound with its standard error. The true error is at least the "
-        f"bound minus two errors; 0 means that nothing was shown.{rest} Click a column's head to "
+        "bound minus two errors; 0 means that nothing was shown. Click a column's head to "
         "sort by it."
     )
     return section("Posterior", table(heads, rows), note(words))
