@@ -241,7 +241,13 @@ def test_a_record_has_the_table_and_the_explanation(tmp_path):
     assert record.explain() == fit.explain()
     assert record.status == fit.status
     page = ksivi.report.run_page(record)
-    for words in ("What now", "chains-move", "It is about a.", "people.csv", record.facts["date"]):
+    for words in (
+        "What now",
+        "chains-move",
+        "It is about <strong>a</strong>.",
+        "people.csv",
+        record.facts["date"],
+    ):
         assert words in page
     assert "0.05±0.01" in page
 

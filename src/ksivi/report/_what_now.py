@@ -36,18 +36,18 @@ def _what_now(record: Record) -> str:
     """A box with the next step of each doubt; empty for records that have no codes."""
     items = [
         f"<dt>{escape(title)} <code>{doubt.code}</code></dt>"
-        f"<dd>{_about(record, doubt)}{_formatted(step)} "
-        f'<span class="more">The glossary (docs/glossary.md) has more.</span></dd>'
+        f"<dd>{_about(record, doubt)}{_formatted(step)}</dd>"
         for doubt, title, step in next_steps(record.status)
     ]
     if not items:
         return ""
-    return f'<div class="now"><h2>What now</h2><dl>{"".join(items)}</dl></div>'
+    more = note("docs/glossary.md has a section about each code.")
+    return f'<div class="now"><h2>What now</h2><dl>{"".join(items)}</dl>{more}</div>'
 
 
 def _about(record: Record, doubt: Any) -> str:
     names = about(record.posterior, doubt)
-    return f'<p class="about">It is about {escape(names)}.</p>' if names else ""
+    return f'<p class="about">It is about <strong>{escape(names)}</strong>.</p>' if names else ""
 
 
 def _formatted(text: str) -> str:
