@@ -18,6 +18,7 @@ import optax
 import ksivi
 from ksivi import diagnostics, kernels, metrics, objectives, problems
 from ksivi.families import Empirical, ParticleMixing, SampledMixing, SemiImplicit
+from ksivi.results import FitDiagnostics
 
 KEY = jax.random.key(0)
 FOLDER = Path(tempfile.mkdtemp(prefix="ksivi-fuzz-"))
@@ -47,8 +48,15 @@ POSTERIOR = ksivi.Posterior.of(FAMILY, TARGET)
 OBJECTIVE = ksivi.KSIVI(num_samples=4)
 POSTERIOR.save(FOLDER / "posterior")
 FIT = ksivi.Fit(
-    POSTERIOR, ksivi.Status("converged", "known"), True, {}, {}, ksivi.Cost(0.0, 0, 0), None
+    POSTERIOR,
+    ksivi.Status("converged", "exact"),
+    True,
+    FitDiagnostics(),
+    {},
+    ksivi.Cost(0, 0, 0),
+    None,
 )
+TABLE = FIT.table()
 MODELLED = ksivi.from_numpyro(model_of_rows, ROWS)
 OF_MODEL = ksivi.Posterior.of(FAMILY, MODELLED)
 FEW = ksivi.Recipe(
@@ -180,6 +188,8 @@ CALLS: dict[str, Call] = {
     "metrics.rmse": call(metrics.rmse, predictions=ROWS.T, y=ROWS[:, 0]),
     "metrics.nll": call(metrics.nll, predictions=ROWS.T, y=ROWS[:, 0], precision=1.0),
     "metrics.boxed_wasserstein": call(metrics.boxed_wasserstein, **_two, half_width=3.0),
+    "Fit.trusted_for": call(FIT.trusted_for, names="x"),
+    "Table[]": call(TABLE.__getitem__, name="x[0]"),
     "diagnostics.discrepancy": call(diagnostics.discrepancy, key=KEY, **_posterior, num_samples=8),
     "diagnostics.importance": call(
         diagnostics.importance, key=KEY, **_posterior, num_samples=50, num_mixing=5

@@ -10,7 +10,7 @@ import ksivi
 from ksivi.auto import _fit
 from ksivi.auto._doubts import Findings
 from ksivi.auto._verdict import Answer
-from ksivi.results import FitDiagnostics
+from ksivi.results import Code, FitDiagnostics
 
 ENDED = "budget_s = 100 s ended before a better answer was tried"
 
@@ -23,7 +23,9 @@ def test_only_a_large_answer_without_checks_could_be_better(monkeypatch, is_chec
     def late(rng, evaluate, found):
         answer = answer_of(rng, evaluate, found)
         evaluate.deadline = 0.0
-        unchecked = Findings(FitDiagnostics(), ["the draws were not checked"])
+        unchecked = Findings(
+            FitDiagnostics(), [Code.NOT_CHECKED.doubt("the draws were not checked")]
+        )
         good = dataclasses.replace(answer.findings, is_close=False)
         findings = good if is_checked else unchecked
         return Answer(answer.posterior, answer.name, findings)

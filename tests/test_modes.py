@@ -40,8 +40,9 @@ def test_a_mode_without_draws_is_a_doubt_that_names_the_place():
     np.testing.assert_allclose(modes.shares, [0.7, 0.3])
     at_one = rng.normal(size=(1_000, 2))
     doubt = misses_modes(at_one, modes, target())
-    assert "a mode with about 30% of the mass holds 0.0% of the draws" in doubt
-    assert "near x[0] = 12, x[1] = 0" in doubt
+    assert doubt.code == "missed-mode"
+    assert "a mode with about 30% of the mass holds 0.0% of the draws" in str(doubt)
+    assert "near x[0] = 12, x[1] = 0" in str(doubt)
     some = np.concatenate([at_one, PLACE + rng.normal(size=(200, 2))])
     assert misses_modes(some, modes, target()) is None
     assert misses_modes(at_one, None, target()) is None

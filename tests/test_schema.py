@@ -132,10 +132,11 @@ def test_records_with_right_sums(version, tmp_path):
 
 def page_without_draws(folder):
     """What the page takes from the files, without its figures, which take a second each."""
-    from ksivi.report import _run_page
+    from ksivi.report import _run_page, _what_now
 
     record = ksivi.read_record(folder)
-    _run_page._verdict(record.facts)
+    _what_now.verdict(record)
+    record.explain()
     _run_page._diagnostics(record.facts)
     _run_page._costs(record.facts)
     return record.diagnostics

@@ -85,7 +85,7 @@ def test_curves_along_which_the_mass_does_not_fall_are_found(name):
     log_density, log_prior, centre, scales, where = CASES[name]
     doubt = doubt_from(log_density, centre, scales)
     assert doubt is not None
-    assert f"too slowly to be finite as {where}." in doubt
+    assert f"too slowly to be finite as {where}." in str(doubt)
     assert doubt_from(lambda x: log_density(x) + log_prior(x), centre, scales) is None
 
 
@@ -97,7 +97,7 @@ def test_heavy_tails_that_are_proper_raise_no_doubt():
 def test_straight_lines_are_looked_at_in_one_dimension_too():
     draws = np.random.default_rng(0).normal(size=(500, 1))
     flat = Evaluator(ksivi.Target(lambda x: -0.5 * jnp.log1p(x[0] ** 2), dim=1))
-    assert "as x[0] grows" in is_improper(flat, draws, np.eye(1))
+    assert "as x[0] grows" in str(is_improper(flat, draws, np.eye(1)))
     cauchy = Evaluator(ksivi.Target(lambda x: -jnp.log1p(x[0] ** 2), dim=1))
     assert is_improper(cauchy, draws, np.eye(1)) is None
 
@@ -124,7 +124,7 @@ def test_coordinates_have_the_names_of_the_model():
         supports={"scale": ksivi.supports.positive()},
     )
     doubt = doubt_from(target, np.zeros(3), np.ones(3))
-    assert "as scale grows, on the unconstrained scale" in doubt
+    assert "as scale grows, on the unconstrained scale" in str(doubt)
 
 
 def test_densities_without_second_derivatives_are_walked_too():
@@ -142,7 +142,7 @@ def test_densities_without_second_derivatives_are_walked_too():
         ),
     )
     doubt = doubt_from(product, np.ones(2), np.full(2, 2.0))
-    assert "x[0] grows" in doubt
+    assert "x[0] grows" in str(doubt)
 
 
 def test_a_walk_that_comes_to_another_mode_is_not_flat():
@@ -184,7 +184,7 @@ def test_an_improper_posterior_shows_from_early_points():
     points = np.array([[0.0, -60.0, *[5.0] * 8], [4.5, 0.5, *[5.0] * 8]])
     improper = Evaluator(ksivi.Target(schools, dim=10))
     assert improper_from(improper, points[:1]) is None
-    assert "x[1] falls" in improper_from(improper, points)
+    assert "x[1] falls" in str(improper_from(improper, points))
     proper = Evaluator(ksivi.Target(lambda x: schools(x) + half_cauchy(x[1]), dim=10))
     assert improper_from(proper, points) is None
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .._core.mixtures import Mixture, root_of
 from .._core.numerics import new_key
 from ..families import GaussianMixture
-from ..results import Fit, FitDiagnostics, Posterior
+from ..results import Code, Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ..training import Callback, Checkpoints
 from ._arguments import Kind
@@ -89,7 +89,9 @@ def _checked(
     except KeyboardInterrupt:
         return answer
     except OutOfTime:
-        findings = Findings(FitDiagnostics(), ["the draws were not checked"])
+        findings = Findings(
+            FitDiagnostics(), [Code.NOT_CHECKED.doubt("the draws were not checked")]
+        )
     return dataclasses.replace(answer, findings=findings)
 
 

@@ -1,4 +1,4 @@
-"""Reasons not to trust a fit. Each function returns a sentence, or None if there is no doubt."""
+"""Reasons not to trust a fit. Each function returns a `Doubt`, or None if there is none."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from ..diagnostics import (
     sliced_distance,
     truncated_weights,
 )
-from ..results import FitDiagnostics
+from ..results import Code, Doubt, FitDiagnostics
 from ._gaussians import LEAST_MASS, Gaussians, log_gaussian
 
 Draws = Float[np.ndarray, "n d"]
@@ -29,6 +29,9 @@ With the noise of 1,000 draws it is 1.8 times that of two exact samples.
 """
 _OUTSIDE = 0.05
 """The largest share of another run's draws outside the best run's 98% interval."""
+_LEAST_PART, _MOST_OF_AN_AXIS = 0.01, 0.8
+"""Coordinates with at least this part of an axis belong to it, if together they are most of it."""
+_TINY = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,49 +41,103 @@ class Findings:
     **Attributes:**
 
     - `diagnostics`: the numbers.
-    - `doubts`: reasons not to trust the draws, as sentences.
+    - `doubts`: reasons not to trust the draws.
     - `weighed`, `moved`: the weighted draws and the chains of the checks.
     - `is_light`: whether the weights have light tails, so that averages with them are reliable.
     - `is_close`: whether weights and chains change the draws by hardly more than noise.
     - `improper`: the doubt that the posterior is improper. No better answer can remove it.
+    - `draws`: the draws that were checked.
+    - `has_settled`: whether the chains were run before, until they had settled. Else they started
+        from other draws of the answer.
     """
 
     diagnostics: FitDiagnostics
-    doubts: list[str]
+    doubts: list[Doubt]
     weighed: Importance | None = None
     moved: Movement | None = None
     is_light: bool = False
     is_close: bool = False
-    improper: str | None = None
+    improper: Doubt | None = None
+    draws: Draws | None = None
+    has_settled: bool = False
 
 
-def moves(what: str, change: Difference, turned: Difference, error: float = 0.0) -> str | None:
-    """Doubts if a correction changes the coordinates, or the draws along their principal axes."""
-    if not change.is_small(error):
-        return f"{what} move the draws: {change}"
-    if not turned.is_small(error):
-        return f"{what} move the draws along their principal axes: {turned}"
+@dataclasses.dataclass(frozen=True)
+class Correction:
+    """What a correction, by chains or by weights, changes of draws.
+
+    **Attributes:**
+
+    - `change`: of the coordinates.
+    - `turned`: along the axes.
+    - `axes`: in coordinates that are divided by their standard deviations, one per column.
+    - `error`: the standard error of a shift.
+    """
+
+    change: Difference
+    turned: Difference
+    axes: Float[np.ndarray, "d k"]
+    error: float = 0.0
+
+    @property
+    def coordinates(self) -> list[int] | None:
+        """The coordinates that it changes; None if no single one stands out."""
+        return self.change.where_large(self.error).tolist() or None
+
+    @property
+    def coordinates_along(self) -> list[int] | None:
+        """The coordinates of the axes along which it changes the draws; None if these are many."""
+        large = self.axes[:, self.turned.where_large(self.error)]
+        shares = large**2 / np.maximum(np.sum(large**2, axis=0), _TINY)
+        is_in = shares >= _LEAST_PART
+        is_spread = np.any(np.sum(shares, axis=0, where=is_in) < _MOST_OF_AN_AXIS)
+        found = np.flatnonzero(is_in.any(axis=1)).tolist()
+        return None if is_spread or not found else found
+
+
+def chains_move(found: Correction) -> Doubt | None:
+    """Doubts if chains change the coordinates, or the draws along their principal axes."""
+    if not found.change.is_small(found.error):
+        return Code.CHAINS_MOVE.doubt(
+            f"chains of HMC move the draws: {found.change}", found.coordinates
+        )
+    if not found.turned.is_small(found.error):
+        return Code.CHAINS_MOVE_AXES.doubt(
+            f"chains of HMC move the draws along their principal axes: {found.turned}",
+            found.coordinates_along,
+        )
     return None
 
 
 def weights_move(
     draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]
-) -> str | None:
+) -> Doubt | None:
     """Doubts if the weights change the draws.
 
     They also see shares of separate modes, which chains do not.
     """
     weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
     turned = difference(draws @ axes, weighed.draws @ axes, weights)
-    doubt = moves("importance weights", change, turned, error)
+    found = Correction(change, turned, axes * draws.std(axis=0)[:, None], error)
+    if not change.is_small(error):
+        return Code.WEIGHTS_MOVE.doubt(
+            f"importance weights move the draws: {change}", found.coordinates
+        )
+    if not turned.is_small(error):
+        return Code.WEIGHTS_MOVE_AXES.doubt(
+            f"importance weights move the draws along their principal axes: {turned}",
+            found.coordinates_along,
+        )
     distance = sliced_distance(draws, weighed.draws, weights)
-    if doubt is None and distance > _FAR + error:
+    if distance > _FAR + error:
         limit = f"at most {_FAR + error:.2f}"
-        return f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
-    return doubt
+        return Code.SHARES_WRONG.doubt(
+            f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
+        )
+    return None
 
 
-def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
+def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:
     """Doubts if another run found mass outside the best one.
 
     A run that is only narrower is no reason for doubt.
@@ -90,7 +147,9 @@ def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> str | None:
     outside = np.mean((other < low) | (other > high), axis=0)
     if found.is_small() or np.max(outside) <= _OUTSIDE:
         return None
-    return f"independent runs differ, and chains of HMC do not bring them together: {found}"
+    return Code.RUNS_DIFFER.doubt(
+        f"independent runs differ, and chains of HMC do not bring them together: {found}"
+    )
 
 
 def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
@@ -107,7 +166,7 @@ def memory_of_modes(moved: Movement, gaussians: Gaussians) -> float:
     return max(memories)
 
 
-def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | None:
+def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> Doubt | None:
     """Doubts if neither the chains nor the weights can check the draws.
 
     Slow chains show nothing.
@@ -115,7 +174,9 @@ def cannot_tell(weighed: Importance, is_light: bool, memory: float) -> str | Non
     if memory < FORGOTTEN or (is_light and weighed.difference_error < _SURELY):
         return None
     why = "too few of them count" if is_light else "their tails are heavy"
-    return f"chains are too slow to check the draws, and importance weights cannot: {why}"
+    return Code.CHAINS_TOO_SLOW.doubt(
+        f"chains are too slow to check the draws, and importance weights cannot: {why}"
+    )
 
 
 def _usable(gaussians: Gaussians) -> list[tuple[np.ndarray, np.ndarray, float]]:

@@ -26,7 +26,7 @@ from .._core.programs import program_cache
 from .._core.sharding import as_mesh, require_threads, use_mesh
 from .._core.threads import few_threads
 from ..families import SemiImplicit
-from ..results import Fit, FitDiagnostics, Posterior, gathered
+from ..results import Code, Fit, FitDiagnostics, Posterior, gathered
 from ..targets import Evaluator, OutOfTime, Target
 from ..training import (
     Callback,
@@ -290,7 +290,8 @@ def _ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
     findings = answer.findings
     if findings is None or answer.is_final or (is_large and findings.moved is not None):
         return answer
-    doubts = [*findings.doubts, f"budget_s = {budget:g} s ended before a better answer was tried"]
+    late = f"budget_s = {budget:g} s ended before a better answer was tried"
+    doubts = [*findings.doubts, Code.BUDGET.doubt(late)]
     return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
 
 

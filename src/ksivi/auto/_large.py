@@ -10,7 +10,7 @@ from .._core.roots import DenseRoot, Root, diagonal_root
 from .._core.warped import Warped, gaussian
 from ..diagnostics import Movement, chains, difference
 from ..families import WarpedGaussian
-from ..results import FitDiagnostics, Posterior
+from ..results import Code, Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._curvature import sharpened
 from ._doubts import Findings
@@ -54,7 +54,7 @@ class LargeStart:
 
     start: Start
     gaussian: Warped
-    missed: str | None = None
+    missed: Doubt | None = None
 
 
 def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | None) -> LargeStart:
@@ -77,7 +77,7 @@ def find_large(rng: np.random.Generator, evaluate: Evaluator, init: Posterior | 
 
 def _missed(
     rng: np.random.Generator, evaluate: Evaluator, found: Found, best: Look, least: float
-) -> str | None:
+) -> Doubt | None:
     """Doubts if another end of a path leads to a diagonal Gaussian elsewhere that is about as good.
 
     **Arguments:**
@@ -89,7 +89,9 @@ def _missed(
         is_rival = elbo > least - _MAX_GAP
         if is_rival and are_separate(evaluate.log_density, mean, best.fit.mean):
             place = named(evaluate.target, mean)
-            return f"the search found a second mode, which has no draws: near {place}"
+            return Code.SECOND_MODE.doubt(
+                f"the search found a second mode, which has no draws: near {place}"
+            )
     return None
 
 
@@ -130,14 +132,16 @@ def large_answer(rng: np.random.Generator, evaluate: Evaluator, found: LargeStar
     except KeyboardInterrupt:
         return answer
     except OutOfTime:
-        findings = Findings(FitDiagnostics(), ["the draws were not checked"])
+        findings = Findings(
+            FitDiagnostics(), [Code.NOT_CHECKED.doubt("the draws were not checked")]
+        )
     doubts = [*findings.doubts, *(one for one in (doubt, found.missed) if one is not None)]
     return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
 
 
 def _settled(
     rng: np.random.Generator, evaluate: Evaluator, moved: Movement, root: Root
-) -> tuple[Movement, str | None]:
+) -> tuple[Movement, Doubt | None]:
     """The chains after they have settled, or a doubt.
 
     They go on, each time for twice as long, until a run forgets where it began and finds what the
@@ -157,8 +161,10 @@ def _settled(
         num_transitions *= 2
     return (
         moved,
-        f"chains of HMC have not settled: the last run changed {change}; "
-        f"memory {_memory(moved):.2f}",
+        Code.CHAINS_NOT_SETTLED.doubt(
+            f"chains of HMC have not settled: the last run changed {change}; "
+            f"memory {_memory(moved):.2f}"
+        ),
     )
 
 

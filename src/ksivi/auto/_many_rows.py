@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from .._core.mixtures import root_of
 from .._core.roots import DenseRoot
-from ..results import Fit, FitDiagnostics, Posterior
+from ..results import Code, Fit, FitDiagnostics, Posterior
 from ..targets import CHUNK, OutOfTime, Passes, Target
 from ._measured import LARGE_DIM
 from ._peak import Peak, Peaks, centre_at, centre_from_search, peak_from, peaks_from_search
@@ -197,17 +197,20 @@ def _judged(
     if peaks.improper is not None:
         doubts.append(peaks.improper)
     if peaks.num_rivals:
-        doubts.append(
+        others = (
             f"only the highest of {1 + peaks.num_rivals} modes was examined: others may have as much "
             "mass, and the rows are not in memory"
         )
+        doubts.append(Code.ROWS_MODES.doubt(others))
     if math.isnan(found.error):
-        doubts.append(f"the draws were checked on {used} only: the error was not measured")
+        unknown = f"the draws were checked on {used} only: the error was not measured"
+        doubts.append(Code.ROWS_NOT_MEASURED.doubt(unknown))
     elif found.error > _WORST_ERROR:
-        doubts.append(
+        off = (
             f"the draws were checked on {used}, and the log density is then off by "
             f"{found.error:.2g} nats, at most {_WORST_ERROR:g} to be trusted"
         )
+        doubts.append(Code.ROWS_ERROR.doubt(off))
     for doubt in doubts:
         fit = with_doubt(fit, doubt)
     remark = f"checked on {used}; the log density is then off by {found.error:.2g} nats"

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._core.mixtures import root_of
+from ..results import Code, Doubt
 from ..targets import Evaluator, Target
 from ._anneal import Annealed
 from ._gaussians import LEAST_MASS
@@ -163,14 +164,14 @@ def modes_of(evaluate: Evaluator, places: Points, means: Points, annealed: Annea
     return Modes(places[kept], annealed.draws, renumbered[labels])
 
 
-def misses_modes(draws: Points, modes: Modes | None, target: Target) -> str | None:
+def misses_modes(draws: Points, modes: Modes | None, target: Target) -> Doubt | None:
     """Doubts if a mode holds much mass, by its particles, but too few draws."""
     if modes is None or len(modes.places) < 2:
         return None
     expected, found = modes.shares, modes.shares_of(draws)
     for place, mass, share in zip(modes.places, expected, found, strict=True):
         if share < _FEWEST * mass:
-            return (
+            return Code.MISSED_MODE.doubt(
                 f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws: "
                 f"near {named(target, place)}"
             )

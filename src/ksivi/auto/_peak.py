@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._core.roots import DenseRoot, Root, diagonal_root
+from ..results import Doubt
 from ..targets import Evaluator, Passes
 from ._gaussians import LOCAL_SD
 from ._modes import are_separate
@@ -76,7 +77,7 @@ class Peaks:
     best: Peak
     num_rivals: int
     num_paths: int
-    improper: str | None = None
+    improper: Doubt | None = None
 
 
 def peaks_from_search(

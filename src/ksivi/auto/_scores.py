@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..results import Fit, FitDiagnostics, Posterior
+from ..results import Code, Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, LineDensity, Target
 from ._verdict import FitTo, of_target, with_doubt, with_remark
 
@@ -98,9 +98,10 @@ def _judged(fit: Fit[FitDiagnostics], error: float) -> Fit[FitDiagnostics]:
         remark = f"log densities are integrals of the score, off by {error:.2g} nats"
         return with_remark(fit, remark)
     if math.isnan(error):
-        return with_doubt(fit, "integrals of the score along other lines were not compared")
-    return with_doubt(
-        fit,
+        missing = "integrals of the score along other lines were not compared"
+        return with_doubt(fit, Code.LINES_NOT_COMPARED.doubt(missing))
+    differ = (
         f"integrals of the score along different lines differ by {error:.2g} nats, at most "
-        f"{_WORST_ERROR:g} to be trusted: the score is no gradient, or it varies too quickly",
+        f"{_WORST_ERROR:g} to be trusted: the score is no gradient, or it varies too quickly"
     )
+    return with_doubt(fit, Code.LINES_ERROR.doubt(differ))

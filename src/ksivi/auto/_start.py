@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from .._core.mixtures import Mixture, root_of
 from .._core.numerics import log_mean_weight, resampled, truncated_weights
-from ..results import FitDiagnostics, Posterior
+from ..results import Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
 from ._anneal import Annealed, anneal, begin
 from ._em import fit_mixture
@@ -60,7 +60,7 @@ class Start:
     draws: Points | None = None
     known: Mixture | None = None
     modes: Modes | None = None
-    improper: str | None = None
+    improper: Doubt | None = None
     num_paths: int = 0
     scanned: bool = False
 
@@ -138,9 +138,13 @@ def why_no_start(evaluate: Evaluator, found: Found) -> str:
             "write the model on an unconstrained scale, with supports= or a change of variables"
         )
     doubt = improper_from(evaluate, _early(found))
-    return doubt or (
-        "fit found no Gaussian whose draws all have a finite log density. The log density must be "
-        "finite everywhere around the mass, and the posterior must be proper"
+    return (
+        str(doubt)
+        if doubt
+        else (
+            "fit found no Gaussian whose draws all have a finite log density. The log density must be "
+            "finite everywhere around the mass, and the posterior must be proper"
+        )
     )
 
 

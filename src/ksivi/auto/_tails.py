@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..results import Code, Doubt
 from ..targets import Evaluator, Target
 from ._names import coordinate_names
 from ._walks import Trace, first_walks, rounded, walk
@@ -30,7 +31,7 @@ _NEGLIGIBLE = 2 * np.log(1e4)
 
 def is_improper(
     evaluate: Evaluator, draws: Float[np.ndarray, "n d"], axes: Float[np.ndarray, "d k"]
-) -> str | None:
+) -> Doubt | None:
     """Doubts if the mass falls no faster than 1/r along a coordinate or a principal axis."""
     evaluate = evaluate.far
     found = improper_around(evaluate, draws)
@@ -61,14 +62,14 @@ def _along(
     return (along.T @ centred) / len(draws) / np.maximum(along.std(axis=0), _TINY)[:, None]
 
 
-def improper_around(evaluate: Evaluator, draws: Float[np.ndarray, "n d"]) -> str | None:
+def improper_around(evaluate: Evaluator, draws: Float[np.ndarray, "n d"]) -> Doubt | None:
     """Doubts if the mass falls no faster than 1/r as a coordinate leaves the draws."""
     evaluate = evaluate.far
     low, centre, high = np.quantile(draws, (0.25, 0.5, 0.75), axis=0)
     return _improper_coordinate(evaluate, centre, high - low, _directions(evaluate.target))[0]
 
 
-def improper_from(evaluate: Evaluator, early: Float[np.ndarray, "n d"]) -> str | None:
+def improper_from(evaluate: Evaluator, early: Float[np.ndarray, "n d"]) -> Doubt | None:
     """Doubts if the mass falls no faster than 1/r as a coordinate leaves one of these points.
 
     No width is known there, so the unit of length is 1.
@@ -88,7 +89,7 @@ def _improper_coordinate(
     centre: Float[np.ndarray, " d"],
     scales: Float[np.ndarray, " d"],
     directions: Int[np.ndarray, "k 2"],
-) -> tuple[str | None, Int[np.ndarray, "n 2"]]:
+) -> tuple[Doubt | None, Int[np.ndarray, "n 2"]]:
     r"""Doubts if the mass falls no faster than 1/r as one coordinate goes to ±∞.
 
     The other coordinates follow, so that curves are found too. At each distance r they move to the
@@ -214,13 +215,13 @@ def _is_flat_along(
     return slopes >= -1 - _MARGIN
 
 
-def _in_words(target: Target, direction: Float[np.ndarray, " d"]) -> str:
+def _in_words(target: Target, direction: Float[np.ndarray, " d"]) -> Doubt:
     names = coordinate_names(target)
     share = np.abs(direction) / np.max(np.abs(direction))
     strongest = [int(i) for i in np.argsort(-share) if share[i] > 0.3][:3]
     moves = [f"{names[i]} {'grows' if direction[i] > 0 else 'falls'}" for i in strongest]
     scale = "" if target.supports is None else ", on the unconstrained scale"
-    return (
+    return Code.IMPROPER.doubt(
         "the posterior may be improper: its mass falls too slowly to be finite as "
         f"{' and '.join(moves)}{scale}. A proper prior there would help"
     )

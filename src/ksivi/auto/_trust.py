@@ -6,9 +6,17 @@ import numpy as np
 
 from .._core.numerics import new_key
 from ..diagnostics import Difference, Movement, difference, discrepancy, khat_threshold
-from ..results import Discrepancy, FitDiagnostics, Posterior
+from ..results import Code, Discrepancy, Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator
-from ._doubts import Findings, cannot_tell, memory_of_modes, moves, runs_differ, weights_move
+from ._doubts import (
+    Correction,
+    Findings,
+    cannot_tell,
+    chains_move,
+    memory_of_modes,
+    runs_differ,
+    weights_move,
+)
 from ._measured import (
     NUM_MIXING,
     WIDENING,
@@ -55,7 +63,7 @@ def examine(
     apart, disagreements = _compare_runs(rng, evaluate, found.draws, others)
     doubts = [
         improper,
-        moves("chains of HMC", found.by_chains, along_axes, found.noise),
+        chains_move(Correction(found.by_chains, along_axes, found.unit_axes, found.noise)),
         weights_move(found.draws, found.weighed, found.by_weights, found.axes)
         if found.is_light
         else None,
@@ -72,6 +80,8 @@ def examine(
         found.is_light,
         found.is_close,
         improper,
+        found.draws,
+        found.has_settled,
     )
 
 
@@ -113,16 +123,16 @@ def _unexamined(
     draws = other_draws(rng, posterior)
     finite = draws[np.isfinite(draws).all(axis=1)]
     why = start.improper or (improper_around(evaluate, finite) if len(finite) else None)
-    doubts = [f"the draws cannot be examined: {error}"]
+    doubts = [Code.NOT_EXAMINED.doubt(f"the draws cannot be examined: {error}")]
     return Findings(FitDiagnostics(), [why, *doubts] if why else doubts, improper=why)
 
 
 def _compare_runs(
     rng: np.random.Generator, evaluate: Evaluator, draws: Draws, others: Sequence[Posterior]
-) -> tuple[list[Difference], list[str | None]]:
+) -> tuple[list[Difference], list[Doubt | None]]:
     """The differences to the other runs, and doubts about runs that HMC does not unite."""
     apart: list[Difference] = []
-    doubts: list[str | None] = []
+    doubts: list[Doubt | None] = []
     for other in others:
         apart.append(difference(draws, other_draws(rng, other)))
         if not apart[-1].is_small():
@@ -130,5 +140,6 @@ def _compare_runs(
                 settled = batch_of_chains(rng, evaluate, other).settled
                 doubts.append(runs_differ(draws, settled))
             except (ValueError, np.linalg.LinAlgError) as error:
-                doubts.append(f"an independent run cannot be examined: {error}")
+                why = f"an independent run cannot be examined: {error}"
+                doubts.append(Code.RUN_NOT_EXAMINED.doubt(why))
     return apart, doubts

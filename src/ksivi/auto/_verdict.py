@@ -3,12 +3,14 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
-from ..results import Cost, Fit, FitDiagnostics, Posterior, Status
+from ..results import Code, Cost, Doubt, Fit, FitDiagnostics, ParameterChecks, Posterior, Status
 from ..targets import Evaluator, Target
 from ._doubts import Findings
+from ._parameters import checked_parameters
 from ._start import Start
 from ._stopping import Ending
 
@@ -62,20 +64,33 @@ def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[Fit
         state=None if trained is None else trained.state,
     )
     if answer.findings is None:
-        return dataclasses.replace(fit, status=Status("interrupted", _stopped(cost)))
+        return dataclasses.replace(fit, status=Status.of_doubts("interrupted", [_stopped(cost)]))
     diagnostics = start.noted(answer.findings.diagnostics)
     diagnostics = dataclasses.replace(
-        diagnostics, training=fit.diagnostics.training, answer=answer.name
+        diagnostics,
+        training=fit.diagnostics.training,
+        answer=answer.name,
+        parameters=_parameters(answer.posterior, answer.findings),
     )
     doubts = _doubts(answer)
     status = _not_trusted(answer, doubts, cost, budget) or _good(answer, diagnostics, cost, budget)
     return dataclasses.replace(fit, status=status, trusted=not doubts, diagnostics=diagnostics)
 
 
-def with_doubt(fit: Fit[FitDiagnostics], doubt: str) -> Fit[FitDiagnostics]:
+def _parameters(posterior: Posterior, found: Findings) -> ParameterChecks | None:
+    """What is known of each number; None if the draws were not checked."""
+    if found.draws is None or found.moved is None:
+        return None
+    weighed = found.weighed if found.is_light else None
+    return checked_parameters(posterior, found.draws, found.moved, weighed, found.has_settled)
+
+
+def with_doubt(fit: Fit[FitDiagnostics], doubt: Doubt) -> Fit[FitDiagnostics]:
     """The fit with one more reason not to trust it."""
-    before = f"{fit.status.reason}; " if fit.status.kind == "not trusted" else ""
-    return dataclasses.replace(fit, status=Status("not trusted", before + doubt), trusted=False)
+    status, is_doubted = fit.status, fit.status.kind == "not trusted"
+    reason = f"{status.reason}; {doubt}" if is_doubted else str(doubt)
+    new = Status("not trusted", reason, (*status.doubts, doubt))
+    return dataclasses.replace(fit, status=new, trusted=False)
 
 
 def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
@@ -97,25 +112,23 @@ def _no_steps() -> dict[str, np.ndarray]:
     return {"step": np.zeros(0, int), "loss": np.zeros(0)}
 
 
-def _stopped(cost: Cost) -> str:
+def _stopped(cost: Cost) -> Doubt:
     after = f" after {cost.steps:,} training steps" if cost.steps else ""
-    return f"stopped by the user{after}; the draws were not checked"
+    return Code.INTERRUPTED.doubt(f"stopped by the user{after}; the draws were not checked")
 
 
-def _doubts(answer: Answer) -> list[str]:
+def _doubts(answer: Answer) -> list[Doubt]:
     assert answer.findings is not None
     doubts, trained = list(answer.findings.doubts), answer.trained
     if trained is not None and trained.status.kind == "diverged":
-        doubts.insert(0, f"training diverged: {trained.status.reason}")
+        doubts.insert(0, Code.DIVERGED.doubt(f"training diverged: {trained.status.reason}"))
     return doubts
 
 
-def _not_trusted(answer: Answer, doubts: list[str], cost: Cost, budget: float) -> Status | None:
+def _not_trusted(answer: Answer, doubts: list[Doubt], cost: Cost, budget: float) -> Status | None:
     if not doubts:
         return None
-    if answer.ending in ("steps", "time"):
-        doubts = [*doubts, _ending(answer, cost, budget)]
-    return Status("not trusted", "; ".join(doubts))
+    return Status.of_doubts("not trusted", [*doubts, *_endings(answer, cost, budget)])
 
 
 def _good(answer: Answer, diagnostics: FitDiagnostics, cost: Cost, budget: float) -> Status:
@@ -123,7 +136,14 @@ def _good(answer: Answer, diagnostics: FitDiagnostics, cost: Cost, budget: float
     passed = "; the draws passed all checks, and the checks decide"
     reason = _ending(answer, cost, budget) + (passed if answer.ending == "steps" else "")
     is_settled = answer.ending in (None, "settled")
-    return Status("converged" if is_settled else "step limit", reason + looked)
+    kind: Literal["converged", "step limit"] = "converged" if is_settled else "step limit"
+    return Status(kind, reason + looked, _endings(answer, cost, budget))
+
+
+def _endings(answer: Answer, cost: Cost, budget: float) -> tuple[Doubt, ...]:
+    """An ending that says nothing against the draws: more training was possible."""
+    code = {"steps": Code.NOT_SETTLED, "time": Code.TIME_LIMIT}.get(answer.ending or "")
+    return () if code is None else (code.doubt(_ending(answer, cost, budget)),)
 
 
 def _ending(answer: Answer, cost: Cost, budget: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, NoReturn, get_args
 import typer
 
 from .._core.checks import as_choice
+from ..results import Record
 from ._requests import CHECKPOINTS, Kind, Request
 from ._saving import printable, save_record
 from ._shared import (
@@ -98,7 +99,6 @@ def run_request(
     import jax
 
     from ..auto import fit as run_fit
-    from ..results import Record
     from ..training import JSONLines
     from ._live import serving
     from ._models import target_of
@@ -135,7 +135,7 @@ def run_request(
         with contextlib.suppress(KeyboardInterrupt):
             if watch is not None:
                 watch.finish(record)
-    say(json.dumps(record.facts) if as_json else str(found))
+    say(json.dumps(_as_json(record)) if as_json else str(found))
     if problem is not None:
         fail(problem, NOT_SAVED)
     interrupted = found.status.kind == "interrupted"
@@ -144,6 +144,11 @@ def run_request(
     after = "resume" if interrupted and checkpoint else "report"
     notes.print(f"saved in {place}; next: ksivi {after} {place}", highlight=False, markup=False)
     raise typer.Exit(INTERRUPTED if interrupted else 0 if found.trusted else NOT_TRUSTED)
+
+
+def _as_json(record: Record) -> dict[str, Any]:
+    """The facts of a record, its codes, and its table with one entry per number."""
+    return {**record.facts, "codes": record.status.codes, "table": record.table().to_dict()}
 
 
 def _remove_snapshots(snapshots: Path) -> None:

@@ -1,7 +1,10 @@
 """Checks of a posterior, and of the gradients of an objective."""
 
 from ..results import Discrepancy
+from ._bounds import Better as Better
+from ._bounds import error_bounds as error_bounds
 from ._compare_models import compare_models
+from ._differences import SMALL_CHANGES as SMALL_CHANGES
 from ._differences import Difference, difference
 from ._differences import sliced_distance as sliced_distance
 from ._discrepancy import discrepancy

@@ -3,7 +3,7 @@
 import dataclasses
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from .._core.checks import as_numbers
 from ..results import SampleDifference
@@ -12,6 +12,11 @@ _TINY = 1e-30
 _ON_AVERAGE, _AT_WORST = 0.1, 0.3
 _TINY_ON_AVERAGE, _TINY_AT_WORST = 0.03, 0.06
 _FEWEST_BEYOND, _MOST_BEYOND = 0.006, 0.02
+SMALL_CHANGES = (
+    f"at most {_ON_AVERAGE:g} on average and {_AT_WORST:g} at worst, tails {_FEWEST_BEYOND:.1%} to "
+    f"{_MOST_BEYOND:.0%}"
+)
+"""The limits of a small change, in words."""
 _LEVELS = np.array([0.01, 0.05, 0.95, 0.99])
 _NUM_DIRECTIONS, _GRID = 50, 500
 _NOISE = 3.1
@@ -30,12 +35,16 @@ class Difference:
     - `tails`: the shares of the first sample below the second's 1% quantile and above its 99%
         quantile, averaged over the coordinates.
     - `tail_errors`: the standard errors of these two shares.
+    - `each_tail`: the same shares of each coordinate.
+    - `sizes`: the numbers of draws of both samples; of weighted draws, the effective number.
     """
 
     shift: Float[np.ndarray, " d"]
     width: Float[np.ndarray, " d"]
     tails: tuple[float, float]
     tail_errors: tuple[float, float] = (0.0, 0.0)
+    each_tail: Float[np.ndarray, "2 d"] | None = None
+    sizes: tuple[float, float] = (np.inf, np.inf)
 
     def is_small(self, error: float = 0.0) -> bool:
         """Whether all changes are small.
@@ -52,6 +61,23 @@ class Difference:
             and np.max(np.abs(change)) <= _AT_WORST + 2 * error
             for change in (self.shift, self.width)
         )
+
+    def where_large(self, error: float = 0.0) -> Int[np.ndarray, " k"]:
+        """The coordinates with a shift or a width above 0.1, or with a tail outside its limits.
+
+        A tail counts if it is outside by more than its standard error.
+
+        **Arguments:**
+
+        - `error`: the standard error of a shift. The limit grows by twice this number.
+        """
+        changes = np.maximum(np.abs(self.shift), np.abs(self.width))
+        is_large = ~(changes <= _ON_AVERAGE + 2 * error)
+        if self.each_tail is not None:
+            noise = np.sqrt(self.each_tail / self.sizes[0] + _LEVELS[0] / self.sizes[1])
+            is_low = self.each_tail < _FEWEST_BEYOND - noise
+            is_large |= np.any(is_low | (self.each_tail > _MOST_BEYOND + noise), axis=0)
+        return np.flatnonzero(is_large)
 
     def is_tiny(self, n: float) -> bool:
         """Whether the changes are hardly more than the noise of n draws.
@@ -120,14 +146,17 @@ def difference(
     sd = np.sqrt(weights @ (second - mean) ** 2)
     low, left, right, high = _weighted_quantiles(second, weights)
     old_left, old_right = np.quantile(first, _LEVELS[1:3], axis=0)
+    below, above = first < low, first > high
     return Difference(
         (mean - first.mean(axis=0)) / np.maximum(sd, _TINY),
         np.log(np.maximum(right - left, _TINY) / np.maximum(old_right - old_left, _TINY)),
-        (float(np.mean(first < low)), float(np.mean(first > high))),
+        (float(np.mean(below)), float(np.mean(above))),
         (
-            _tail_error(first < low, second < low, weights),
-            _tail_error(first > high, second > high, weights),
+            _tail_error(below, second < low, weights),
+            _tail_error(above, second > high, weights),
         ),
+        np.stack([below.mean(axis=0), above.mean(axis=0)]),
+        (len(first), 1 / float(np.sum(weights**2))),
     )
 
 

@@ -111,9 +111,13 @@ class Movement:
         return self.states.reshape(-1, self.states.shape[2])
 
     @property
+    def kept(self) -> Float[np.ndarray, "k n d"]:
+        """The states of every chain that are a `lag` apart."""
+        return self.states[:: -(self.lag // _APART)]
+
+    @property
     def settled(self) -> Float[np.ndarray, "m d"]:
-        kept = self.states[:: -(self.lag // _APART)]
-        return kept.reshape(-1, kept.shape[2])
+        return self.kept.reshape(-1, self.states.shape[2])
 
 
 def movement(

@@ -11,7 +11,7 @@ from jax import lax
 from jaxtyping import Array, Float, PyTree
 
 from .._core.checks import as_count, as_floats, describe
-from ..results import ChainDiagnostics, Status
+from ..results import ChainDiagnostics, Code, Doubt, Status
 from ._method import AbstractMethod, as_start, equal_except
 
 MAX_R_HAT = 1.01
@@ -99,18 +99,27 @@ def _r_hat_and_ess(chains: Float[Array, "n t d"]) -> tuple[Float[Array, " d"], F
 
 def chain_status(found: ChainDiagnostics) -> tuple[Status, bool]:
     """The status that the diagnostics imply, and whether the draws passed the checks."""
-    divergences, r_hat, ess = found.divergences, found.r_hat, found.effective_sample_size
-    faults = [f"{divergences:,} divergent transitions"] if divergences else []
-    if r_hat is None or ess is None:
-        faults.append(f"R-hat needs at least two chains with {_MIN_DRAWS} draws each")
-        return Status("not trusted", "; ".join(faults)), False
-    if not r_hat < MAX_R_HAT:
-        faults.append(f"R-hat {r_hat:.3f}, not below {MAX_R_HAT}")
-    if not ess >= MIN_ESS:
-        faults.append(f"an effective sample size of {ess:,.0f}, less than {MIN_ESS}")
+    faults = _faults(found)
     if faults:
-        return Status("not trusted", "; ".join(faults)), False
+        return Status.of_doubts("not trusted", faults), False
+    r_hat, ess = found.r_hat, found.effective_sample_size
     return Status("converged", f"R-hat {r_hat:.4f}, effective sample size {ess:,.0f}"), True
+
+
+def _faults(found: ChainDiagnostics) -> list[Doubt]:
+    divergences, r_hat, ess = found.divergences, found.r_hat, found.effective_sample_size
+    faults = []
+    if divergences:
+        faults.append(Code.DIVERGENCES.doubt(f"{divergences:,} divergent transitions"))
+    if r_hat is None or ess is None:
+        needs = f"R-hat needs at least two chains with {_MIN_DRAWS} draws each"
+        return [*faults, Code.TOO_FEW_CHAINS.doubt(needs)]
+    if not r_hat < MAX_R_HAT:
+        faults.append(Code.R_HAT.doubt(f"R-hat {r_hat:.3f}, not below {MAX_R_HAT}"))
+    if not ess >= MIN_ESS:
+        few = f"an effective sample size of {ess:,.0f}, less than {MIN_ESS}"
+        faults.append(Code.FEW_EFFECTIVE.doubt(few))
+    return faults
 
 
 def blackjax(name: str) -> ModuleType:

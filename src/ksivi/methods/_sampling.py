@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 from .._core.compile import jit, on_cores, one_shot
 from .._core.sharding import platform_of
 from ..families import Empirical
-from ..results import Cost, Fit, Posterior, Status
+from ..results import Code, Cost, Fit, Posterior, Status
 from ..targets import Target
 from ..training import ChunkResult, Progress, Task
 from ._method import AbstractMethod, Records
@@ -119,8 +119,8 @@ class Sampling(Task):
         if "score_evals" in history:
             score_evals = int(history.pop("score_evals")[first:].sum())
         verdict = self.method.verdict(self._kept(progress, i), history)
-        limit = Status("step limit", f"ran all {self.method.num_steps:,} steps")
-        status = progress.ending or verdict.status or limit
+        limit = Code.STEP_LIMIT.doubt(f"ran all {self.method.num_steps:,} steps")
+        status = progress.ending or verdict.status or Status.of_doubts("step limit", [limit])
         status = status if trouble is None else trouble.status(step)
         trusted = verdict.trusted and progress.ending is None and trouble is None
         cost = Cost(seconds, step - first, score_evals)

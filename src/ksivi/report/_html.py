@@ -5,9 +5,16 @@ import math
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from ._figures import own_style
+
+
+class Cell(NamedTuple):
+    """A cell with a text, and the number by which its column is sorted."""
+
+    text: str
+    value: float
 
 
 def page(title: str, body: str, refresh_s: int | None = None) -> str:
@@ -38,10 +45,12 @@ def note(text: str) -> str:
 
 
 def table(
-    heads: Sequence[str], rows: Sequence[Sequence[str | float]], sortable: bool = True
+    heads: Sequence[str], rows: Sequence[Sequence[str | float | Cell]], sortable: bool = True
 ) -> str:
     """A table. Numbers are right-aligned with four digits, and the first column names the row."""
-    is_number = [all(isinstance(row[i], float | int) for row in rows) for i in range(len(heads))]
+    is_number = [
+        all(isinstance(row[i], float | int | Cell) for row in rows) for i in range(len(heads))
+    ]
     head = "".join(
         f"<th{_kind(number)}>{escape(name)}</th>"
         for name, number in zip(heads, is_number, strict=True)
@@ -87,8 +96,9 @@ def _kind(is_number: bool) -> str:
     return ' class="number"' if is_number else ""
 
 
-def _cell(i: int, value: str | float) -> str:
+def _cell(i: int, value: str | float | Cell) -> str:
     if isinstance(value, str):
         return f"<td{' class=name' if i == 0 else ''}>{escape(value)}</td>"
-    known = repr(float(value)) if math.isfinite(value) else ""
-    return f'<td class="number" data-value="{known}">{number(float(value))}</td>'
+    text, key = value if isinstance(value, Cell) else (number(float(value)), float(value))
+    known = repr(float(key)) if math.isfinite(key) else ""
+    return f'<td class="number" data-value="{known}">{escape(text)}</td>'

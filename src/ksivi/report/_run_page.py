@@ -1,28 +1,24 @@
 """The page of a run: verdict, curves, marginals, pairs, tables, cost and versions."""
 
 from collections.abc import Sequence
-from html import escape
 from typing import Any
 
 import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ..results import Record, named_columns, require_finite, rows_of
+from .._core.schema import conform
+from ..diagnostics import SMALL_CHANGES
+from ..results import Cost, FitDiagnostics, Record, named_columns, require_finite, rows_of
 from ._figures import dress, mass_levels, new_figure, own_style
 from ._html import note, page, panels, section, table
+from ._what_now import parameters, verdict
 
 _NUM_DRAWS = 4_000
 _MARGINALS, _PAIRED = 12, 5
 _BLUE, _GRID, _MASSES = "#3f8fd2", 40, (0.9, 0.6, 0.3)
 _QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
-_WORDS = {
-    "trusted": "Trusted: the draws passed all checks.",
-    "not trusted": "Not trusted: the draws failed a check.",
-    "diverged": "Diverged: do not use these draws.",
-    "not checked": "Not checked: the draws may be wrong.",
-}
 MEANINGS = {
     "ELBO": "The evidence lower bound and its standard error: log evidence − KL(q‖p).",
     "log evidence": "log ∫ p(x) dx by importance weights. In a good fit it is close to the ELBO.",
@@ -39,6 +35,23 @@ MEANINGS = {
     "effective sample size": "The smallest of all coordinates, in the bulk or in the tails.",
     "divergences": "Divergent transitions of NUTS. There should be none.",
     "acceptance": "The mean acceptance rate after the warm-up.",
+    "rows": "How many rows the checks used, and the error of the log density from that.",
+    "modes": "How many separate modes the search found, and how it looked for them.",
+    "answer": "What the draws come from.",
+}
+_SMALL = f"Means and log widths {SMALL_CHANGES}"
+LIMITS = {
+    "Pareto k-hat": "Beside the value.",
+    "effective share": "None. Near 1 is good.",
+    "weights move": f"{_SMALL}. It counts where the second k-hat is below the limit.",
+    "HMC moves": f"{_SMALL}; memory below 0.5, unless the weights can tell.",
+    "runs differ": f"{_SMALL}; more is allowed if the other run is only narrower.",
+    "KSD²": "None: it decides nothing.",
+    "rows": "0.1 nats.",
+    "stein ratio": "None. 1 is right.",
+    "R-hat": "Below 1.01.",
+    "effective sample size": "At least 400.",
+    "divergences": "0.",
 }
 
 
@@ -55,28 +68,22 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     found = record.posterior.draws(key, _NUM_DRAWS)
     require_finite(found)
     draws = named_columns(found)
+    has_checks = _has_checks(record)
     parts = [
-        _verdict(record.facts),
+        verdict(record),
+        parameters(record.table()) if has_checks else "",
         _curves(record.history),
         _marginals(draws),
         _pairs(draws),
-        _summary(draws),
+        "" if has_checks else _summary(draws),
     ]
     parts += [_diagnostics(record.facts), _costs(record.facts)]
     return page(str(record.facts.get("model", "ksivi")), "\n".join(part for part in parts if part))
 
 
-def _verdict(facts: dict[str, Any]) -> str:
-    status, trusted = facts["status"], facts["trusted"]
-    words = _WORDS[
-        "trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not checked"
-    ]
-    kind = "good" if trusted else "bad"
-    ran = [f"{name} {facts[name]}" for name in ("data", "seed") if facts.get(name) is not None]
-    shown = f"{status['kind']}: {status['reason']}"
-    return f'<div class="verdict {kind}"><strong>{words}</strong>{escape(shown)}</div>\n' + note(
-        ", ".join(ran)
-    )
+def _has_checks(record: Record) -> bool:
+    found = record.diagnostics
+    return isinstance(found, FitDiagnostics) and found.parameters is not None
 
 
 def _curves(history: dict[str, np.ndarray]) -> str:
@@ -216,17 +223,17 @@ def _summary(draws: dict[str, np.ndarray]) -> str:
 
 
 def _diagnostics(facts: dict[str, Any]) -> str:
-    rows = [[name, value, MEANINGS.get(name, "")] for name, value in rows_of(facts["diagnostics"])]
-    return (
-        section("Diagnostics", table(["check", "found", "meaning"], rows, sortable=False))
-        if rows
-        else ""
-    )
+    rows = [
+        [name, value, LIMITS.get(name, ""), MEANINGS.get(name, "")]
+        for name, value in rows_of(facts["diagnostics"])
+    ]
+    heads = ["check", "found", "limit", "meaning"]
+    return section("Diagnostics", table(heads, rows, sortable=False)) if rows else ""
 
 
 def _costs(facts: dict[str, Any]) -> str:
-    cost = facts["cost"]
-    rows = [["seconds", f"{cost['seconds']:,.1f}"], ["steps", f"{cost['steps']:,}"]]
-    rows += [["score evaluations", f"{cost['score_evals']:,}"], ["machine", str(facts["device"])]]
+    cost = conform(facts["cost"], Cost, "cost")
+    rows = [["seconds", f"{cost.seconds:,.1f}"], ["steps", f"{cost.steps:,}"]]
+    rows += [["score evaluations", f"{cost.score_evals:,}"], ["machine", str(facts["device"])]]
     rows += [[name, str(version)] for name, version in facts["versions"].items()]
     return section("Cost and versions", table(["what", "value"], rows, sortable=False))

@@ -4,6 +4,8 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
+from ._parameters import ParameterChecks
+
 Rows = list[tuple[str, str]]
 NAN = float("nan")
 
@@ -199,6 +201,7 @@ class FitDiagnostics(Diagnostics):
         of the score along different lines, in nats. Otherwise NaN. `elbo` and `log_evidence` are NaN
         then, because a score does not tell the constant.
     - `answer`: what the posterior is: a Gaussian, a mixture of Gaussians, or a trained sampler.
+    - `parameters`: what the draws and the checks say of each number. `fit.table()` shows it.
     """
 
     kind: ClassVar[str] = "fit"
@@ -228,6 +231,7 @@ class FitDiagnostics(Diagnostics):
     rows_error: float = NAN
     lines_error: float = NAN
     answer: str = ""
+    parameters: ParameterChecks | None = dataclasses.field(default=None, repr=False)  # long
 
     @property
     def modes(self) -> str:

@@ -5,22 +5,20 @@ from typing import Any, TypedDict
 import numpy as np
 
 from .._core.schema import conform
-from ._fit import Cost
+from ._cost import Cost
+from ._diagnostics import FitDiagnostics
 from ._json import diagnostics_from_json
 from ._posterior import Posterior
+from ._status import StatusFacts
+from ._verdicts import numbers_of
 
 _CURVES = ("loss", "bound", "stein_ratio")
-
-
-class _Status(TypedDict):
-    kind: str
-    reason: str
 
 
 class _Facts(TypedDict):
     """There may be more: what the caller of `Record.of` knows about the run."""
 
-    status: _Status
+    status: StatusFacts
     trusted: bool
     diagnostics: dict[str, Any]
     cost: Cost
@@ -37,7 +35,9 @@ def require_facts(facts: dict[str, Any], posterior: Posterior) -> None:
         raise ValueError(
             f"the record has parameters {stated}, but its posterior has {posterior.layout}"
         )
-    diagnostics_from_json(found["diagnostics"])
+    diagnostics = diagnostics_from_json(found["diagnostics"])
+    if isinstance(diagnostics, FitDiagnostics) and diagnostics.parameters is not None:
+        diagnostics.parameters.require_names(numbers_of(posterior).names)
 
 
 def require_history(history: dict[str, np.ndarray]) -> None:

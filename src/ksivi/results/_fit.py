@@ -3,25 +3,23 @@
 import dataclasses
 import shutil
 import textwrap
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from .._core.sharding import on_one_device
-from ._diagnostics import Diagnostics
+from ._cost import Cost
+from ._diagnostics import Diagnostics, FitDiagnostics
 from ._posterior import Posterior
 from ._status import Status
+from ._table import Table
+from ._verdicts import chosen, explained, next_steps, table_of, trusted_numbers
 
 D = TypeVar("D", bound=Diagnostics)
 
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """What a run cost: wall-clock seconds (with compilation), steps, and score evaluations."""
-
-    seconds: float
-    steps: int
-    score_evals: int
+_MOST_PRINTED = 20
+"""`print(fit)` shows so many numbers; `fit.table()` has all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +49,77 @@ class Fit(Generic[D]):
     state: Any
     refined: Any = None
 
+    def table(self) -> Table:
+        """A row for each number of the model: mean, sd, quantiles, and how far they could be off.
+
+        The bounds of a `ksivi.fit` come from its checks. Chains of HMC start from draws of the
+        answer, and importance weights are used where they are reliable. Chains move draws towards
+        the target, so what they change is a lower bound of the error. They are lowered for the
+        number of parameters, so that bound − 2 standard errors exceeds no error in 95% of fits.
+        `train` and `run` check no single number: their bounds are "not examined".
+
+        **Returns:** a `ksivi.results.Table`.
+
+        ```python
+        print(fit.table())
+        fit.table().to_dict()
+        ```
+
+        Reference: Wang, Kasprzak and Huggins, A targeted accuracy diagnostic for variational
+        approximations, AISTATS 2023.
+        """
+        return table_of(self.posterior, self.status, self.trusted, self.diagnostics)
+
+    def trusted_for(self, names: str | Iterable[str]) -> bool:
+        """Whether the checks found nothing against these parameters.
+
+        It can be True in a fit that is not trusted because of other parameters. Some doubts are
+        about all parameters, such as a missed mode; it is False then.
+
+        **Arguments:**
+
+        - `names`: one name or several, such as `"tau"`, `"theta[2]"`, or `"theta"` for all elements.
+
+        ```python
+        fit.trusted_for("x[0]")
+        ```
+        """
+        is_chosen = chosen(self.posterior, names)
+        about = self.posterior, self.status, self.trusted, self.diagnostics
+        return bool(np.all(trusted_numbers(*about)[is_chosen]))
+
+    def explain(self) -> str:
+        """For each doubt: what was found, which parameters it is about, and the next step.
+
+        ```python
+        print(fit.explain())
+        ```
+        """
+        return explained(self.posterior, self.status)
+
     def __str__(self) -> str:
         rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
+        rows += self._next_steps()
         rows += self.diagnostics.rows()
         cost = self.cost
         evals = f"{cost.score_evals:,} score evaluations"
         rows += [("cost", f"{cost.seconds:.1f} s, {cost.steps:,} steps, {evals}")]
-        return _table(rows, shutil.get_terminal_size().columns)
+        columns = shutil.get_terminal_size().columns
+        return "\n".join([_table(rows, columns), *self._parameters(columns)])
+
+    def _next_steps(self) -> list[tuple[str, str]]:
+        """What to do about each doubt. A trusted fit needs nothing."""
+        found = [] if self.trusted else next_steps(self.status)
+        steps = [f"[{doubt.code}] {step.replace('`', '')}" for doubt, _, step in found]
+        return [("what now" if i == 0 else "", step) for i, step in enumerate(steps)]
+
+    def _parameters(self, columns: int) -> list[str]:
+        """The table of what was checked, if it is short."""
+        found = self.diagnostics
+        checked = found.parameters if isinstance(found, FitDiagnostics) else None
+        if checked is None or len(checked.names) > _MOST_PRINTED:
+            return []
+        return ["", self.table().text(columns)]
 
 
 def gathered(fit: Fit) -> Fit:

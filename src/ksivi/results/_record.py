@@ -4,6 +4,7 @@ Reading it needs neither the model nor the data.
 """
 
 import dataclasses
+import datetime
 import hashlib
 import io
 import json
@@ -29,6 +30,9 @@ from ._names import require_names
 from ._npz import write_npz
 from ._posterior import Posterior, load
 from ._record_files import FACTS, HISTORY, POSTERIOR, path_of, replace_record, stamps
+from ._status import Status, status_from_json, status_to_json
+from ._table import Table
+from ._verdicts import explained, table_of
 
 FORMAT = 2
 """In format 1, of version 0.1.0, diagnostics are display strings."""
@@ -60,6 +64,20 @@ class Record:
     def diagnostics(self) -> Diagnostics | None:
         """The diagnostics as numbers; None if a method outside ksivi wrote them."""
         return diagnostics_from_json(self.facts["diagnostics"])
+
+    @property
+    def status(self) -> Status:
+        """How the run ended. Records of earlier versions have no single doubts."""
+        return status_from_json(self.facts["status"])
+
+    def table(self) -> Table:
+        """The same table as `Fit.table` gave."""
+        trusted = self.facts["trusted"]
+        return table_of(self.posterior, self.status, trusted, self.diagnostics)
+
+    def explain(self) -> str:
+        """The same text as `Fit.explain` gave."""
+        return explained(self.posterior, self.status)
 
     def write(self, folder: str | os.PathLike) -> None:
         """Writes the record into the folder.
@@ -147,7 +165,8 @@ def _facts(fit: Fit) -> dict[str, Any]:
     device = jax.devices()[0]
     return {
         "format": FORMAT,
-        "status": {"kind": fit.status.kind, "reason": fit.status.reason},
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "status": status_to_json(fit.status),
         "trusted": fit.trusted,
         "diagnostics": diagnostics_to_json(fit.diagnostics),
         "cost": dataclasses.asdict(fit.cost),

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Scalar
 
 from .._core.checks import as_floats
@@ -36,6 +37,15 @@ _MAPS = {
         ),
     ),
 }
+
+
+_ON_HOST: dict[str, Callable[..., np.ndarray]] = {
+    "real": lambda u: u,
+    "greater_than": lambda u, lower: lower + np.exp(u),
+    "less_than": lambda u, upper: upper - np.exp(u),
+    "interval": lambda u, lower, upper: lower + (upper - lower) * (0.5 + 0.5 * np.tanh(0.5 * u)),
+}
+"""The elementwise maps in NumPy, which compiles nothing. A sigmoid by tanh does not overflow."""
 
 
 def _softmax(u: Float[Array, "... k"]) -> Float[Array, "... 1+k"]:
@@ -80,6 +90,18 @@ class Support(eqx.Module):
         if self.kind in _MAPS:
             return _MAPS[self.kind].forward(u, *self._bounds(u))
         return _numpyro_map(self.kind)(u)
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether each number of a value is computed from one unconstrained number."""
+        return self.kind in _ON_HOST
+
+    def on_host(self, u: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "n ..."]:
+        """The values of n unconstrained u. Elementwise supports compute them in NumPy."""
+        if self.kind in _ON_HOST:
+            return _ON_HOST[self.kind](u, *(np.asarray(bound, u.dtype) for bound in self.bounds))
+        values = jax.vmap(self)(jnp.asarray(u, jnp.result_type(float)))
+        return np.asarray(values, np.float64)
 
     def inverse(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         """The unconstrained u of a value. It is not finite if the value is outside the support."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from ..results import Status
+from ..results import Code, Status
 from ._callbacks import Callback, Chunk, stop_requested
 from ._chunk_result import ChunkResult, Shape
 from ._signals import Terminated
@@ -173,4 +173,5 @@ def _known_ratio(progress: Progress, records: Records) -> Float[np.ndarray, " r"
 
 def _ended(progress: Progress, by: str, num_steps: int) -> Progress:
     reason = f"stopped by {by} after {progress.step:,} of {num_steps:,} steps"
-    return progress.replace(ending=Status("interrupted", reason))
+    ending = Code.INTERRUPTED.doubt(reason)
+    return progress.replace(ending=Status.of_doubts("interrupted", [ending]))

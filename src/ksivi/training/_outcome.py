@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 
-from ..results import Cost, Fit, Status, TrainDiagnostics
+from ..results import Code, Cost, Fit, Status, TrainDiagnostics
 from ._task import Progress, Task
 
 _TAIL = 100
@@ -50,10 +50,11 @@ def _status_of(progress: Progress, i: int, step: int, history: dict[str, np.ndar
     trouble = progress.troubles[i]
     if trouble is not None:
         return trouble.status(step)
-    ending = progress.ending or Status("step limit", f"ran all {progress.step:,} steps")
+    limit = Code.STEP_LIMIT.doubt(f"ran all {progress.step:,} steps")
+    ending = progress.ending or Status.of_doubts("step limit", [limit])
     beta = history.get("inverse_temperature", np.ones(1))[-1:]
     if np.all(beta >= 1):
         return ending
-    return Status(
-        ending.kind, f"{ending.reason}, with the target still annealed at β = {beta[0]:.2g}"
-    )
+    annealed = f"with the target still annealed at β = {beta[0]:.2g}"
+    doubts = (*ending.doubts, Code.STILL_ANNEALED.doubt(annealed))
+    return Status(ending.kind, f"{ending.reason}, {annealed}", doubts)

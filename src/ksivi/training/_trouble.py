@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from ..results import Status
+from ..results import Code, Status
 
 _RUNAWAY = 1e4
 """A Stein ratio above this means that the draws are about 100 times too wide."""
@@ -32,10 +32,10 @@ class Trouble:
     not_finite: int | None = None
 
     def status(self, kept: int) -> Status:
-        return Status(
-            "diverged",
-            f"{self.what} at step {self.step:,}; returning the parameters from step {kept:,}",
+        ending = Code.DIVERGED.doubt(
+            f"{self.what} at step {self.step:,}; returning the parameters from step {kept:,}"
         )
+        return Status.of_doubts("diverged", [ending])
 
 
 def early_ratio(ratios: np.ndarray) -> np.ndarray:

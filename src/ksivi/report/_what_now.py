@@ -1,0 +1,80 @@
+"""The verdict of a run on its page: the status, what to do about each doubt, and all numbers."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from ..results import Record, Shown, Table, about, next_steps
+from ._html import Cell, note, section, table
+
+_WORDS = {
+    "trusted": "Trusted: the draws passed all checks.",
+    "not trusted": "Not trusted: the draws failed a check.",
+    "diverged": "Diverged: do not use these draws.",
+    "not checked": "Not checked: the draws may be wrong.",
+}
+
+
+def verdict(record: Record) -> str:
+    """The status, what was run and when, and what to do if the draws are not trusted."""
+    facts = record.facts
+    status, trusted = facts["status"], facts["trusted"]
+    words = _WORDS[
+        "trusted" if trusted else status["kind"] if status["kind"] in _WORDS else "not checked"
+    ]
+    kind = "good" if trusted else "bad"
+    ran = [
+        f"{name} {facts[name]}" for name in ("data", "seed", "date") if facts.get(name) is not None
+    ]
+    shown = f"{status['kind']}: {status['reason']}"
+    box = f'<div class="verdict {kind}"><strong>{words}</strong>{escape(shown)}</div>\n'
+    return note(", ".join(ran)) + "\n" + box + ("" if trusted else _what_now(record))
+
+
+def _what_now(record: Record) -> str:
+    """A box with the next step of each doubt; empty for records that have no codes."""
+    items = [
+        f"<dt>{escape(title)} <code>{doubt.code}</code></dt>"
+        f"<dd>{_about(record, doubt)}{_formatted(step)}</dd>"
+        for doubt, title, step in next_steps(record.status)
+    ]
+    if not items:
+        return ""
+    more = note("docs/glossary.md has a section about each code.")
+    return f'<div class="now"><h2>What now</h2><dl>{"".join(items)}</dl>{more}</div>'
+
+
+def _about(record: Record, doubt: Any) -> str:
+    names = about(record.posterior, doubt)
+    return f'<p class="about">It is about <strong>{escape(names)}</strong>.</p>' if names else ""
+
+
+def _formatted(text: str) -> str:
+    """Text whose `code` becomes code."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text))
+
+
+def parameters(found: Table) -> str:
+    """The section with a row for each number that was checked."""
+    heads = ["parameter", "mean", "sd", "5%", "50%", "95%", "mean off", "log width off"]
+    heads += ["tails off", "trusted"]
+    rows: list[Sequence[str | float | Cell]] = [
+        [
+            *(row.name, row.mean, row.sd, row.low, row.median, row.high),
+            *(_cell(row.mean_off), _cell(row.width_off), _cell(row.tails_off, 0.01, "%")),
+            "yes" if row.trusted else "no",
+        ]
+        for row in found
+    ]
+    words = (
+        "Off: how far the checks could show a mean, in standard deviations, a log width and the "
+        "tails to be off, as a lower bound with its standard error. The true error is at least the "
+        "bound minus two errors; 0 means that nothing was shown. Click a column's head to "
+        "sort by it."
+    )
+    return section("Posterior", table(heads, rows), note(words))
+
+
+def _cell(shown: Shown, unit: float = 1.0, name: str = "") -> Cell:
+    return Cell(shown.in_words(unit, name), shown.bound)

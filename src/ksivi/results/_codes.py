@@ -1,0 +1,262 @@
+"""All codes of doubts and endings, each with a title and the next step: the one place for them.
+
+`docs/glossary.md` has a section about each code. `tests/test_glossary.py` compares the two.
+"""
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+
+_GO_ON = "Go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)`"
+_STATES = (
+    'use the states of the chains, `ksivi.fit(key, target, init=fit, refine="hmc")`, and then '
+    "`fit.refined.posterior`"
+)
+_NUTS = "NUTS suits this: `ksivi.reference_draws(key, target)`"
+_ALL_ROWS = (
+    "Give the rows as arrays if they fit into memory: `fit` then uses all of them where some are "
+    "not enough"
+)
+_REPARAMETRISE = (
+    "reparametrise: write hierarchical models in their non-centred form, and standardise the data"
+)
+
+
+@enum.unique
+class Code(enum.Enum):
+    """The kinds of doubts and endings.
+
+    **Attributes:**
+
+    - `value`: the code, such as `chains-move`. It is also the anchor of its section in the glossary.
+    - `title`: what it means, in a few words.
+    - `next_step`: what to do.
+    - `is_doubt`: False for an ending that says nothing against the draws.
+    """
+
+    title: str
+    next_step: str
+    is_doubt: bool
+
+    def __new__(cls, code: str, title: str, next_step: str, is_doubt: bool = True) -> "Code":
+        self = object.__new__(cls)
+        self._value_ = code
+        self.title, self.next_step, self.is_doubt = title, next_step, is_doubt
+        return self
+
+    CHAINS_MOVE = (
+        "chains-move",
+        "Chains of HMC move the draws",
+        f"`fit.table()` shows which parameters moved. {_GO_ON}, or {_STATES}. If the doubt returns, "
+        f"{_REPARAMETRISE}.",
+    )
+    CHAINS_MOVE_AXES = (
+        "chains-move-axes",
+        "Chains of HMC change how parameters depend on each other",
+        f"Single parameters can be used, but not functions of several. {_GO_ON}, or {_STATES}.",
+    )
+    CHAINS_NOT_SETTLED = (
+        "chains-not-settled",
+        "Long chains of HMC still change",
+        "Go on with `ksivi.fit(key, target, init=fit)`: the chains then start from this answer. If the "
+        f"doubt returns, {_REPARAMETRISE}. Otherwise {_NUTS}.",
+    )
+    CHAINS_TOO_SLOW = (
+        "chains-too-slow",
+        "No check can tell",
+        f"The draws may be right. {_NUTS}; compare its draws with these. Or {_REPARAMETRISE}.",
+    )
+    WEIGHTS_MOVE = (
+        "weights-move",
+        "Importance weights move the draws",
+        'Use `ksivi.fit(key, target, init=fit, refine="importance")` and then '
+        f"`fit.refined.posterior`. {_GO_ON} for a better sampler.",
+    )
+    WEIGHTS_MOVE_AXES = (
+        "weights-move-axes",
+        "Importance weights change how parameters depend on each other",
+        "Single parameters can be used, but not functions of several. For these use "
+        '`ksivi.fit(key, target, init=fit, refine="importance")` and then `fit.refined.posterior`.',
+    )
+    SHARES_WRONG = (
+        "shares-wrong",
+        "The shares of separate modes are wrong",
+        'Use `ksivi.fit(key, target, init=fit, refine="importance")` and then '
+        "`fit.refined.posterior`: the weights correct the shares.",
+    )
+    RUNS_DIFFER = (
+        "runs-differ",
+        "Two runs of the training found different draws",
+        "Fit again with another key. If the doubt returns, plot the draws of both fits: modes that "
+        "only one of them has are real, unless their density is much lower.",
+    )
+    RUN_NOT_EXAMINED = (
+        "run-not-examined",
+        "The second run could not be compared",
+        "Fit again with another key. If the doubt returns, look for overflow in the log density.",
+    )
+    MISSED_MODE = (
+        "missed-mode",
+        "The draws lack a mode",
+        "Fit again with another key, or with more training: "
+        '`ksivi.fit(key, target, at_least="sampler", num_steps=20_000)`. Corrected draws do not bring '
+        "a mode back.",
+    )
+    SECOND_MODE = (
+        "second-mode",
+        "A second mode in many dimensions",
+        "If the modes mirror each other, order the parameters, for example with "
+        "`ksivi.supports.ordered()`. Otherwise fit each with a prior that excludes the other, and "
+        "compare `fit.diagnostics.log_evidence`.",
+    )
+    IMPROPER = (
+        "improper",
+        "The posterior may be improper",
+        "Give the named parameter a proper prior. No method can sample an improper posterior.",
+    )
+    NOT_EXAMINED = (
+        "not-examined",
+        "The draws cannot be examined",
+        "The log density is infinite or NaN at some draws: write the model on an unconstrained scale "
+        "(`ksivi.Target.from_pytree(..., supports=...)`), or use double precision "
+        '(`jax.config.update("jax_enable_x64", True)`).',
+    )
+    NOT_CHECKED = (
+        "not-checked",
+        "The draws were not checked",
+        "Give a larger `budget_s`, or none.",
+    )
+    BUDGET = (
+        "budget",
+        "The time was used up",
+        "This is the best answer so far. Give a larger `budget_s`, or go on from here with "
+        "`ksivi.fit(key, target, init=fit)`.",
+    )
+    TIME_LIMIT = (
+        "time-limit",
+        "The training used all its time",
+        "If the fit is not trusted, give a larger `budget_s`, or go on with "
+        "`ksivi.fit(key, target, init=fit, budget_s=…)`.",
+        False,
+    )
+    STEP_LIMIT = (
+        "step-limit",
+        "The run took all its steps",
+        'It checks nothing. Look at `fit.history["loss"]`: if it still falls, go on with '
+        "`resume=fit.state`. Check a trained sampler with `ksivi.fit(key, target, init=fit)`, which "
+        "also improves it if need be.",
+        False,
+    )
+    NOT_SETTLED = (
+        "not-settled",
+        "The training took all its steps",
+        "The checks decide, not the bound: a trusted fit needs nothing more. If the fit is not trusted, "
+        "go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)`.",
+        False,
+    )
+    STILL_ANNEALED = (
+        "still-annealed",
+        "The run ended before the annealing did",
+        "The draws are of a flatter density than the target. Take more steps than "
+        "`ksivi.Annealing(horizon=…)`, or go on with `resume=fit.state`.",
+    )
+    DIVERGED = (
+        "diverged",
+        "The run diverged",
+        "Do not use these draws. Look for overflow in the log density (exponentials, divisions, "
+        "logarithms of values near 0), standardise the data, and use a smaller learning rate or double "
+        "precision.",
+    )
+    INTERRUPTED = (
+        "interrupted",
+        "The run was stopped",
+        "Run the same call again. With `checkpoint=folder` the training continues where it was.",
+    )
+    ROWS_ERROR = (
+        "rows-error",
+        "Some rows are not enough",
+        f"{_ALL_ROWS}. Otherwise use the draws with the stated error of the log density in mind.",
+    )
+    ROWS_NOT_MEASURED = (
+        "rows-not-measured",
+        "The error of using some rows was not measured",
+        "Give a larger `budget_s`: the last pass over all rows is missing.",
+    )
+    ROWS_MODES = (
+        "rows-modes",
+        "Only the highest of several modes was examined",
+        f"{_ALL_ROWS}.",
+    )
+    LINES_ERROR = (
+        "lines-error",
+        "Integrals of the score depend on the line",
+        "If you can write the log density, use `ksivi.Target`. Otherwise check that the score is the "
+        "gradient of one function: its Jacobian is symmetric.",
+    )
+    LINES_NOT_COMPARED = (
+        "lines-not-compared",
+        "Integrals of the score were not compared",
+        "Run the same call again, and let it finish.",
+    )
+    R_HAT = (
+        "r-hat",
+        "The chains do not agree",
+        "Run longer: `ksivi.NUTS(num_warmup=2_000, num_draws=5_000)`. If R-hat stays large, look for "
+        f"separate modes, or {_REPARAMETRISE}.",
+    )
+    FEW_EFFECTIVE = (
+        "few-effective",
+        "Too few effective draws",
+        "Draw more: `ksivi.NUTS(num_draws=5_000)`. If the number stays small, standardise the data and "
+        "reparametrise.",
+    )
+    DIVERGENCES = (
+        "divergences",
+        "NUTS had divergent transitions",
+        "Take smaller steps, `ksivi.NUTS(target_acceptance=0.99)`. If divergences remain, "
+        f"{_REPARAMETRISE}.",
+    )
+    TOO_FEW_CHAINS = (
+        "too-few-chains",
+        "There are too few chains or draws to compare",
+        "Run several chains, for example `ksivi.NUTS(num_chains=4)`, with at least a few hundred draws "
+        "each.",
+    )
+
+    def doubt(self, sentence: str, coordinates: Iterable[int] | None = None) -> "Doubt":
+        """A doubt with this code."""
+        return Doubt(self.value, sentence, None if coordinates is None else tuple(coordinates))
+
+    @classmethod
+    def of(cls, code: str) -> "Code | None":
+        """The code with this name; None for one of a later version."""
+        return next((one for one in cls if one.value == code), None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Doubt:
+    """A reason not to trust draws, or an ending that a user can act on. `str` gives the sentence.
+
+    **Attributes:**
+
+    - `code`: a short word that stays the same in later versions, such as `chains-move`.
+    - `sentence`: what was found, with its numbers.
+    - `coordinates`: the unconstrained coordinates that it is about; None if it is about all draws.
+    """
+
+    code: str
+    sentence: str
+    coordinates: tuple[int, ...] | None = None
+
+    def __post_init__(self):
+        if self.coordinates is not None:
+            object.__setattr__(self, "coordinates", tuple(map(int, self.coordinates)))
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def is_about_all(self) -> bool:
+        """Whether it speaks against every parameter. A code of a later version does."""
+        known = Code.of(self.code)
+        return self.coordinates is None and (known is None or known.is_doubt)

@@ -1,0 +1,154 @@
+"""What a verdict means for each parameter, and what to do about it."""
+
+import contextlib
+import textwrap
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Bool
+
+from .._core.checks import describe
+from ._codes import Code, Doubt
+from ._diagnostics import Diagnostics, FitDiagnostics, ParameterChecks
+from ._numbers import Numbers
+from ._posterior import Posterior
+from ._status import Status
+from ._table import Parameter, Shown, Table, known
+
+_NUM_DRAWS = 4_000
+_MOST_OFF = 0.3
+"""In a fit with doubts, a number whose mean or log width is surely off by more is not trusted."""
+_MOST_NAMES = 6
+_NOTHING = "The checks found nothing to act on."
+
+
+def numbers_of(posterior: Posterior) -> Numbers:
+    return Numbers(posterior.layout, posterior.supports)
+
+
+def table_of(
+    posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
+) -> Table:
+    """The table of a fit or of a record. Without checks the numbers come from 4,000 draws."""
+    numbers = numbers_of(posterior)
+    found = _stored(diagnostics) or _of_draws(posterior, numbers)
+    is_trusted = trusted_numbers(posterior, status, trusted, diagnostics).tolist()
+    return Table(
+        tuple(
+            _row(name, *row, trusted=yes)
+            for name, row, yes in zip(numbers.names, found.rows(), is_trusted, strict=True)
+        )
+    )
+
+
+def _row(name: str, *values: float, trusted: bool) -> Parameter:
+    """A row from the values of a `ParameterChecks`, in the order of its columns."""
+    mean, sd, low, median, high, *bounds = values
+    of_mean, of_width, of_tails = (Shown(*bounds[i : i + 2]) for i in (0, 2, 4))
+    return Parameter(name, mean, sd, low, median, high, of_mean, of_width, of_tails, trusted)
+
+
+def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray, " p"]:
+    """Which numbers these names mean. `theta` means all elements of theta."""
+    numbers = numbers_of(posterior)
+    places: dict[str, list[int]] = {}
+    for i, both in enumerate(zip(numbers.parameters, numbers.names, strict=True)):
+        for name in dict.fromkeys(both):
+            places.setdefault(name, []).append(i)
+    wanted = _listed(names)
+    is_chosen = np.zeros(len(numbers.names), bool)
+    for one in wanted or [names]:
+        if not isinstance(one, str) or one not in places:
+            raise ValueError(
+                f"names must be one or more of {known(tuple(places))}, got {describe(one)}"
+            )
+        is_chosen[places[one]] = True
+    return is_chosen
+
+
+def explained(posterior: Posterior, status: Status) -> str:
+    """For each code: what was found in this fit, what it is about, and the next step."""
+    if not status.doubts:
+        return f"{status}\n\n{_NOTHING}"
+    parts = [_explained(posterior, one) for one in status.doubts]
+    return "\n\n".join([str(status.kind), *parts])
+
+
+def next_steps(status: Status) -> list[tuple[Doubt, str, str]]:
+    """Each doubt with the title and the next step of its code, each code once."""
+    first: dict[str, Doubt] = {}
+    for doubt in status.doubts:
+        first.setdefault(doubt.code, doubt)
+    pairs = [(doubt, Code.of(doubt.code)) for doubt in first.values()]
+    return [(doubt, code.title, code.next_step) for doubt, code in pairs if code is not None]
+
+
+def about(posterior: Posterior, doubt: Doubt) -> str:
+    """The parameters that a doubt is about, in words; empty for an ending."""
+    if doubt.coordinates is None:
+        return "all parameters" if doubt.is_about_all else ""
+    numbers = numbers_of(posterior)
+    touched = numbers.touched(np.asarray(doubt.coordinates, int))
+    names = [name for name, is_it in zip(numbers.names, touched, strict=True) if is_it]
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def _explained(posterior: Posterior, doubt: Doubt) -> str:
+    code = Code.of(doubt.code)
+    rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
+    rows += [("next", code.next_step.replace("`", "") if code else "")]
+    rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
+    title = f"[{doubt.code}] {code.title if code else ''}".strip()
+    lines = [_wrapped(label, text) for label, text in rows if text]
+    return "\n".join([title, *lines])
+
+
+def _wrapped(label: str, text: str) -> str:
+    start = f"  {label:<6} "
+    return textwrap.fill(
+        text, 96, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False
+    )
+
+
+def trusted_numbers(
+    posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
+) -> Bool[np.ndarray, " p"]:
+    """Which numbers have nothing against them. In a trusted fit these are all."""
+    numbers = numbers_of(posterior)
+    count = len(numbers.names)
+    if trusted:
+        return np.ones(count, bool)
+    touched = [i for one in status.doubts for i in one.coordinates or ()]
+    is_local = status.kind == "not trusted" and touched
+    if not is_local or any(one.is_about_all for one in status.doubts):
+        return np.zeros(count, bool)
+    found = _stored(diagnostics)
+    is_off = np.zeros(count, bool) if found is None else _is_off(found)
+    return ~numbers.touched(np.asarray(touched, int)) & ~is_off
+
+
+def _is_off(found: ParameterChecks) -> Bool[np.ndarray, " p"]:
+    """Numbers that are surely off on their own scale, or were not examined there."""
+    pairs = ((found.mean_off, found.mean_off_error), (found.width_off, found.width_off_error))
+    sure = [np.asarray(bound, float) - 2 * np.asarray(error, float) for bound, error in pairs]
+    return ~np.all(np.stack(sure) <= _MOST_OFF, axis=0)
+
+
+def _stored(diagnostics: Diagnostics | None) -> ParameterChecks | None:
+    return diagnostics.parameters if isinstance(diagnostics, FitDiagnostics) else None
+
+
+def _listed(names: object) -> list[object]:
+    """One name or several as a list. Anything else is one name, and a wrong one."""
+    if isinstance(names, Iterable) and not isinstance(names, str):
+        with contextlib.suppress(
+            TypeError
+        ):  # an array of no dimension is iterable by its type only
+            return list(names)
+    return [names]
+
+
+def _of_draws(posterior: Posterior, numbers: Numbers) -> ParameterChecks:
+    draws = posterior.host_draws(np.random.default_rng(0), _NUM_DRAWS)
+    return ParameterChecks.of(numbers.names, numbers.of(draws))
