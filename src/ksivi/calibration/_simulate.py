@@ -99,15 +99,14 @@ def simulate_around(
         raise ValueError(
             f"posterior must be a ksivi.Posterior, such as fit.posterior, got {describe(posterior)}"
         )
-    if target_of is None:
-        target_of = _given_both(posterior)
-    require_callable(target_of, "target_of")
+    both = _given_both(posterior) if target_of is None else target_of
+    require_callable(both, "target_of")
 
     def simulate(key: PRNGKeyArray) -> tuple[dict[str, Array], Target]:
         draw_key, data_key = jax.random.split(key)
         truth = {name: values[0] for name, values in posterior.draws(draw_key, 1).items()}
         with attributing_errors_to("target_of"):
-            return truth, target_of(data_key, truth)
+            return truth, both(data_key, truth)
 
     return simulate
 
