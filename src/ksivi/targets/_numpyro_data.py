@@ -52,7 +52,7 @@ def like_data(site: Site) -> Any:
 
 def is_improper(site: Site) -> bool:
     """Whether the site is a parameter whose prior has no integral and cannot be drawn from."""
-    distribution = site.get("fn")
+    distribution: Any = site.get("fn")
     while hasattr(distribution, "base_dist"):
         distribution = distribution.base_dist
     return type(distribution).__name__ == "ImproperUniform"
