@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from .._core.sharding import on_one_device
+from ._about import about_run
 from ._diagnostics import Diagnostics
 from ._posterior import Posterior
 from ._status import Status
@@ -50,6 +51,12 @@ class Fit(Generic[D]):
     cost: Cost
     state: Any
     refined: Any = None
+
+    def __post_init__(self):
+        if isinstance(self.posterior, Posterior):  # for `to_arviz`, which has no fit
+            about = about_run(self.status, self.trusted, self.diagnostics)
+            known = dataclasses.replace(self.posterior, about=about)
+            object.__setattr__(self, "posterior", known)
 
     def __str__(self) -> str:
         rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
