@@ -29,6 +29,7 @@ EDGES = {
     "auto": {"targets", "families", "objectives", "training", "results", "diagnostics"},
     "calibration": {"targets", "results", "auto"},
     "report": {"targets", "results", "diagnostics"},
+    "plugins": {"targets", "families", "objectives", "training", "results", "auto"},
     "comparison": {
         "targets",
         "kernels",

@@ -83,8 +83,10 @@ def quick_fit(key, target, *, init=None, callbacks=(), mesh=None):
 
 
 NEEDS = {
+    "arviz": ["numpyro", "arviz"],
+    "blackjax": ["blackjax"],
     "numpyro": ["numpyro", "arviz"],
-    "pymc": ["pymc", "arviz"],
+    "pymc": ["pymc", "bambi", "arviz"],
     "pytorch": ["torch"],
     "minibatches": ["blackjax", "numpyro"],
     "compare": ["blackjax", "ot"],
@@ -102,6 +104,7 @@ SLOW = {
     "methods",
     "minibatches",
     "numpyro",
+    "pymc",
     "train",
 }
 """Pages that train for long, several times or on several devices, or run NUTS."""
@@ -150,6 +153,7 @@ def test_the_reference_has_every_public_name():
         "families",
         "kernels",
         "metrics",
+        "plugins",
         "problems",
         "report",
     )

@@ -60,9 +60,7 @@ def numpyro_guide(
     try:
         import numpyro  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            "numpyro_guide needs NumPyro: pip install 'ksivi[numpyro]'"
-        ) from error
+        raise ImportError("numpyro_guide needs NumPyro: pip install 'ksivi[numpyro]'") from error
     require_callable(model, "model")
     if not isinstance(prefix, str):
         raise ValueError(f"prefix must be text, got {describe(prefix)}")

@@ -153,11 +153,13 @@ def _source(fit: Fit) -> Posterior:
 def _by_value_name(
     posterior: Posterior, model: Any, key: jax.Array, draws: int
 ) -> dict[str, np.ndarray]:
+    """Unconstrained draws, in the order of the model's variables: PyMC passes them by position."""
     names, shapes = zip(*posterior.layout, strict=True)
-    value_names = {one.name: model.rvs_to_values[one].name for one in model.free_RVs}
-    parts = split(posterior.sample(key, draws), shapes)
-    found = dict(zip(names, parts, strict=True))
-    return {value_names[name]: np.asarray(x, np.float64) for name, x in found.items()}
+    found = dict(zip(names, split(posterior.sample(key, draws), shapes), strict=True))
+    return {
+        model.rvs_to_values[one].name: np.asarray(found[one.name], np.float64)
+        for one in model.free_RVs
+    }
 
 
 def _model_of(model: Any) -> Any:
