@@ -8,8 +8,10 @@ import pytest
 import ksivi
 from ksivi.families import GaussianMixture
 
-arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
-numpyro = pytest.importorskip("numpyro", reason="NumPyro is not installed")
+pytest.importorskip("arviz", reason="ArviZ is not installed")
+pytest.importorskip("numpyro", reason="NumPyro is not installed")
+import arviz
+import numpyro
 import numpyro.distributions as dist
 
 KEY = jax.random.key(0)

@@ -8,7 +8,8 @@ import pytest
 import ksivi
 from ksivi.families import GaussianMixture, SemiImplicit
 
-numpyro = pytest.importorskip("numpyro", reason="NumPyro is not installed")
+pytest.importorskip("numpyro", reason="NumPyro is not installed")
+import numpyro
 import numpyro.distributions as dist
 from numpyro.infer import Predictive, Trace_ELBO
 from numpyro.infer.autoguide import AutoContinuous

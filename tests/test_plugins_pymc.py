@@ -189,5 +189,5 @@ def test_a_generator_and_the_model_as_an_argument_are_taken():
     )
     approx = pymc.fit(method=method, model=model, progressbar=False)
     assert approx.sample(4).posterior.sizes["draw"] == 4
-    with pytest.raises(NotImplementedError, match="ksivi.fit takes as many steps as it needs"):
+    with pytest.raises(NotImplementedError, match=r"ksivi\.fit takes as many steps as it needs"):
         method.refine(10)
