@@ -101,8 +101,9 @@ def _guide_class() -> Any:
 
         def fit(self, key: PRNGKeyArray, *args: Any, **kwargs: Any) -> dict[str, Array]:
             """Runs `ksivi.fit` and returns the parameters of the guide."""
+            key = as_single_key(key)
             target = from_numpyro(self.model, *args, **kwargs)
-            found = run_fit(as_single_key(key), target, **self._options)
+            found = run_fit(key, target, **self._options)
             warn_if_doubted(found, stacklevel=2)
             return self.use(found)
 

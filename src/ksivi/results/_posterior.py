@@ -180,8 +180,7 @@ class Posterior(eqx.Module):
         data = fit.posterior.to_arviz(jax.random.key(1), 1_000, unconstrained=True)
         ```
         """
-        key, n = as_single_key(key), as_count(n, "n")
-        target = self.target if target is None else target.unwhitened()
+        key, n, target = as_single_key(key), as_count(n, "n"), self._target_or(target)
         from . import _arviz  # ArviZ is optional
 
         wanted = {"posterior_predictive": posterior_predictive, "prior": prior}
@@ -195,6 +194,17 @@ class Posterior(eqx.Module):
         stats = _arviz.densities(key, x, self.family, self.coordinates, target)
         about = {} if self.about is None else self.about.attributes
         return _arviz.to_arviz(named, stats, target, groups, about)
+
+    def _target_or(self, target: Target | None) -> Target | None:
+        """The given target, or that of this posterior, in its own coordinates."""
+        if target is None:
+            return self.target
+        if not isinstance(target, Target) or target.layout != self.layout:
+            raise ValueError(
+                f"target must be a ksivi.Target with the parameters {self.layout}, got "
+                f"{target.layout if isinstance(target, Target) else describe(target)}"
+            )
+        return target.unwhitened()
 
     def predictive(
         self, key: PRNGKeyArray, n: int, *args: Any, **kwargs: Any
