@@ -127,6 +127,7 @@ def pages():
         yield pytest.param(path, id=path.stem, marks=marks)
 
 
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # on some machines
 @pytest.mark.parametrize("path", list(pages()))
 def test_pages_run_with_a_quick_fit(path, tmp_path, monkeypatch):
     for package in NEEDS.get(path.stem, []):

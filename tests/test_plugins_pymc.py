@@ -165,7 +165,7 @@ def test_centred_eight_schools_in_one_line():
 def test_a_hierarchical_model_of_bambi():
     bambi = pytest.importorskip("bambi", reason="bambi is not installed")
     pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     school, x = np.repeat(np.arange(8), 12), rng.normal(size=96)
     y = 2 + 0.7 * x + rng.normal(0, 1.5, 8)[school] + rng.normal(0, 2, 96)
     frame = pandas.DataFrame({"y": y, "x": x, "school": [f"s{i}" for i in school]})

@@ -11,10 +11,9 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._core.checks import as_single_key, describe, require_callable
-from ..auto import fit as run_fit
 from ..results import Fit, Posterior
 from ..targets import Affine, from_numpyro, split
-from ._options import require_options, warn_if_doubted
+from ._options import fit_with, require_options
 
 _NUM_MIXING = 1_000
 _NUM_QUANTILE_DRAWS = 16_384
@@ -103,9 +102,7 @@ def _guide_class() -> Any:
             """Runs `ksivi.fit` and returns the parameters of the guide."""
             key = as_single_key(key)
             target = from_numpyro(self.model, *args, **kwargs)
-            found = run_fit(key, target, **self._options)
-            warn_if_doubted(found, stacklevel=2)
-            return self.use(found)
+            return self.use(fit_with(key, target, self._options, stacklevel=2))
 
         def use(self, fit: Fit) -> dict[str, Array]:
             """Takes the parameters of this fit."""

@@ -8,10 +8,9 @@ import numpy as np
 
 from .._core.checks import as_count, describe
 from .._core.numerics import new_key
-from ..auto import fit as run_fit
 from ..results import Fit, Posterior, library_attributes
 from ..targets import from_pymc, split
-from ._options import require_options, warn_if_doubted
+from ._options import fit_with, require_options
 
 
 def pymc(
@@ -128,8 +127,7 @@ def _classes() -> _Classes:
             _require_no_options({"callbacks": callbacks} | kwargs)
             model = _model_of(self._model)
             options = ({} if progressbar else {"progress": False}) | self._options
-            found = run_fit(new_key(self._rng), from_pymc(model), **options)
-            warn_if_doubted(found, stacklevel=3)
+            found = fit_with(new_key(self._rng), from_pymc(model), options, stacklevel=3)
             self.ksivi, self.trusted = found, found.trusted
             self.approx = KSIVIApproximation(found, model, self._rng, self._draws)
             self.hist = self.approx.hist
