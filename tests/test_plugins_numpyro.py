@@ -112,13 +112,19 @@ def test_a_semi_implicit_family_in_whitened_coordinates_is_a_guide_too():
         np.testing.assert_allclose(draws[name].std(0), values.std(0), rtol=0.05)
 
 
+def funnel():
+    v = numpyro.sample("v", dist.Normal(0, 2))
+    numpyro.sample("x", dist.Normal(0, jnp.exp(v)).expand([3]))
+
+
 def test_a_fit_in_one_line_warns_if_it_is_not_trusted():
-    """The line of the user's, with so small a budget that the checks find fault."""
-    guide = ksivi.plugins.numpyro_guide(
-        model, num_steps=20, progress=False, recipe=ksivi.Recipe(num_pretraining=20)
-    )
-    with pytest.warns(UserWarning, match="ksivi does not trust these draws. not trusted: "):
-        params = guide.fit(KEY, X, Y)
+    """A funnel is more than a few steps of a tiny network can learn."""
+    recipe = ksivi.Recipe(num_runs=1, num_samples=4, num_mixing=4, num_pretraining=0, hidden=(2,))
+    options = {"num_steps": 5, "recipe": recipe, "progress": False}
+    guide = ksivi.plugins.numpyro_guide(funnel, **options)
+    with pytest.warns(UserWarning, match="ksivi does not trust these draws. not trusted: ") as seen:
+        params = guide.fit(KEY)
+    assert seen[0].filename == __file__
     assert params is guide.params
     assert not guide.ksivi_fit.trusted
 

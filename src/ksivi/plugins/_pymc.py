@@ -1,7 +1,7 @@
 """`ksivi.fit` as a method of `pymc.fit`, and so of bambi."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -57,7 +57,7 @@ def pymc(
         raise ValueError(f"model must be a pymc.Model, got {describe(model)}")
     draws = as_count(draws, "draws")
     require_options(fit_options)
-    return _classes().Method(model, _generator(random_seed), draws, fit_options)
+    return _method_class()(model, _generator(random_seed), draws, fit_options)
 
 
 def _generator(random_seed: Any) -> np.random.Generator:
@@ -70,14 +70,11 @@ def _generator(random_seed: Any) -> np.random.Generator:
         ) from error
 
 
-class _Classes(NamedTuple):
-    Method: Any
-    Approximation: Any
+# PyMC is optional. So the classes that derive from its own are made when they are first needed.
 
 
 @functools.cache
-def _classes() -> _Classes:
-    """The classes that PyMC accepts. They are made when PyMC is first needed."""
+def _approximation_class() -> Any:
     import pymc as pm
 
     class KSIVIApproximation(pm.Empirical):
@@ -113,6 +110,13 @@ def _classes() -> _Classes:
                     pm.compute_log_likelihood(found, model=self.model, progressbar=False)
             return found
 
+    return KSIVIApproximation
+
+
+@functools.cache
+def _method_class() -> Any:
+    import pymc as pm
+
     class KSIVIMethod(pm.Inference):
         """What `ksivi.plugins.pymc` gives to `pymc.fit`."""
 
@@ -129,7 +133,8 @@ def _classes() -> _Classes:
             options = ({} if progressbar else {"progress": False}) | self._options
             found = fit_with(new_key(self._rng), from_pymc(model), options, stacklevel=3)
             self.ksivi, self.trusted = found, found.trusted
-            self.approx = KSIVIApproximation(found, model, self._rng, self._draws)
+            known = found, model, self._rng, self._draws
+            self.approx = _approximation_class()(*known)
             self.hist = self.approx.hist
             return self.approx
 
@@ -140,7 +145,7 @@ def _classes() -> _Classes:
                 'again with method=ksivi.plugins.pymc(refine="hmc")'
             )
 
-    return _Classes(KSIVIMethod, KSIVIApproximation)
+    return KSIVIMethod
 
 
 def _source(fit: Fit) -> Posterior:
