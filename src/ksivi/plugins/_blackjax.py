@@ -89,7 +89,7 @@ def blackjax(
     ```
     """
     try:
-        from blackjax.base import VIAlgorithm
+        from blackjax.base import VIAlgorithm  # type: ignore[import-untyped]
     except ImportError as error:
         raise ImportError(
             "ksivi.plugins.blackjax needs BlackJAX: pip install 'ksivi[mcmc]'"

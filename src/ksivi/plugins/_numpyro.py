@@ -66,18 +66,20 @@ def numpyro_guide(
     require_options(fit_options)
     guide = _guide_class()(model, prefix, fit_options)
     if fit is not None:
-        guide.use(_as_fit(fit))
+        guide.use(fit)
     return guide
 
 
-def _as_fit(fit: Any) -> Fit:
-    known = fit.posterior.target if isinstance(fit, Fit) else None
-    if known is None or known.model is None or not hasattr(known.model, "kwargs"):
+def _arguments_of(fit: Any) -> tuple[tuple, dict[str, Any]]:
+    """The arguments of the model. Raises `ValueError` unless it is a fit to a NumPyro model."""
+    target = fit.posterior.target if isinstance(fit, Fit) else None
+    model: Any = None if target is None else target.model
+    if model is None or not hasattr(model, "kwargs"):
         raise ValueError(
             "fit must be a ksivi.Fit of a target made with ksivi.from_numpyro, got "
             f"{describe(fit) if not isinstance(fit, Fit) else 'a fit of another target'}"
         )
-    return fit
+    return model.args, model.kwargs
 
 
 @functools.cache
@@ -92,11 +94,11 @@ def _guide_class() -> Any:
         """A guide with the parameters of a `ksivi.Fit`."""
 
         ksivi_fit: Fit | None = None
-        params: dict[str, Array] | None = None
+        params: dict[str, Array]
 
         def __init__(self, model: Callable, prefix: str, options: dict[str, Any]):
             super().__init__(model, prefix=prefix)
-            self._options = options
+            self._options, self.params = options, {}
 
         def fit(self, key: PRNGKeyArray, *args: Any, **kwargs: Any) -> dict[str, Array]:
             """Runs `ksivi.fit` and returns the parameters of the guide."""
@@ -106,18 +108,16 @@ def _guide_class() -> Any:
 
         def use(self, fit: Fit) -> dict[str, Array]:
             """Takes the parameters of this fit."""
+            arguments, posterior = _arguments_of(fit), fit.posterior.alone()
             self.ksivi_fit, self.prototype_trace = fit, None
-            posterior, known = fit.posterior.alone(), fit.posterior.target.model
             sampler = posterior.family, posterior.coordinates
             arrays, self._rest = eqx.partition(sampler, eqx.is_array)
-            leaves, self._structure = jax.tree.flatten(arrays)
-            paths = jax.tree_util.tree_leaves_with_path(arrays)
-            names = [f"{self.prefix}_{_name(path)}" for path, _ in paths]
-            self.params = dict(zip(names, leaves, strict=True))
+            leaves, self._structure = jax.tree_util.tree_flatten_with_path(arrays)
+            self.params = {f"{self.prefix}_{_name(path)}": leaf for path, leaf in leaves}
             start = jax.tree.map(lambda x: x[0], posterior.draws(jax.random.key(0), 1))
             self.init_loc_fn = init_to_value(values=start)
             with handlers.seed(rng_seed=0):
-                self._setup_prototype(*known.args, **known.kwargs)
+                self._setup_prototype(*arguments[0], **arguments[1])
             self._order = _order(posterior, self._init_locs)
             return self.params
 
@@ -129,7 +129,8 @@ def _guide_class() -> Any:
             self._require_fit()
             leaves = [numpyro.param(name, value) for name, value in self.params.items()]
             arrays = jax.tree.unflatten(self._structure, leaves)
-            return _distribution(*eqx.combine(arrays, self._rest), self._order)
+            family, coordinates = eqx.combine(arrays, self._rest)
+            return _distribution(family, coordinates, self._order)
 
         def median(self, params: dict[str, Array]) -> dict[str, Array]:
             return jax.tree.map(lambda x: x[0], self.quantiles(params, [0.5]))
@@ -155,13 +156,13 @@ def _name(path: tuple) -> str:
     """The name of an array of the sampler, such as `family.means`."""
     part, *inside = path
     kind = ("family", "coordinates")[part.idx]
-    return f"{kind}.{jax.tree_util.keystr(inside, simple=True, separator='.')}"
+    return f"{kind}.{jax.tree_util.keystr(tuple(inside), simple=True, separator='.')}"
 
 
 def _order(posterior: Posterior, locs: dict[str, Array]) -> np.ndarray:
     """Where each coordinate of NumPyro's vector is in a draw of the posterior."""
     names, shapes = zip(*posterior.layout, strict=True)
-    places = split(np.arange(posterior.dim), shapes)
+    places = split(jnp.arange(posterior.dim), shapes)
     found = {name: np.ravel(place) for name, place in zip(names, places, strict=True)}
     return np.concatenate([found[name] for name in locs])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._core.checks import as_count, describe
 from .._core.numerics import new_key
-from ..results import Fit, Posterior, library_attributes
+from ..results import Fit, Posterior
 from ..targets import from_pymc, split
 from ._options import fit_with, require_options
 
@@ -104,8 +104,7 @@ def _approximation_class() -> Any:
             """As PyMC's, with the pointwise log likelihood if it is wanted."""
             found = super().sample(draws, **kwargs)
             if kwargs.get("return_inferencedata", True):
-                about = self.ksivi.posterior.about.attributes
-                found.posterior.attrs.update(library_attributes() | about)
+                found.posterior.attrs.update(self.ksivi.posterior.attributes)
                 if log_likelihood:
                     pm.compute_log_likelihood(found, model=self.model, progressbar=False)
             return found

@@ -5,7 +5,6 @@ and so on.
 """
 
 from .._core import archive as archive
-from ._about import library_attributes as library_attributes
 from ._arviz import named_columns as named_columns
 from ._arviz import require_finite as require_finite
 from ._diagnostics import (

@@ -95,7 +95,7 @@ def to_arviz(
     arrays = {name: _arrays(group) for name, group in (groups | more).items() if group}
     data = _assemble(arrays, _arrays(observed))
     for name in [*arrays, *(["observed_data"] if observed else [])]:
-        data[name].attrs.update(library_attributes() | (about if name == "posterior" else {}))
+        data[name].attrs.update(about if name == "posterior" else library_attributes())
     return data
 
 

@@ -21,7 +21,7 @@ from .._core.schema import conform
 from .._core.warped import Warped
 from ..families import Empirical, GaussianMixture, SemiImplicit, WarpedGaussian
 from ..targets import Affine, Layout, Support, Target, split
-from ._about import About
+from ._about import About, Attributes, library_attributes
 from ._host import Family, on_host
 from ._names import require_names
 
@@ -144,6 +144,11 @@ class Posterior(eqx.Module):
             return self
         return dataclasses.replace(self, target=None, about=None)
 
+    @property
+    def attributes(self) -> Attributes:
+        """This library, and what is known about the run: attributes of ArviZ data."""
+        return library_attributes() | ({} if self.about is None else self.about.attributes)
+
     def to_arviz(
         self,
         key: PRNGKeyArray,
@@ -192,8 +197,7 @@ class Posterior(eqx.Module):
         if unconstrained:
             groups["unconstrained_posterior"] = self._by_name(x)
         stats = _arviz.densities(key, x, self.family, self.coordinates, target)
-        about = {} if self.about is None else self.about.attributes
-        return _arviz.to_arviz(named, stats, target, groups, about)
+        return _arviz.to_arviz(named, stats, target, groups, self.attributes)
 
     def _target_or(self, target: Target | None) -> Target | None:
         """The given target, or that of this posterior, in its own coordinates."""
