@@ -194,5 +194,8 @@ def test_a_generator_and_the_model_as_an_argument_are_taken():
     )
     approx = pymc.fit(method=method, model=model, progressbar=False)
     assert approx.sample(4).posterior.sizes["draw"] == 4
+    # PyMC 6 passes these to every method.
+    again = method.fit(progressbar=False, backend=None, include_transformed=False)
+    assert again.sample(2).posterior.sizes["draw"] == 2
     with pytest.raises(NotImplementedError, match=r"ksivi\.fit takes as many steps as it needs"):
         method.refine(10)

@@ -12,6 +12,9 @@ from ..results import Fit, Posterior
 from ..targets import from_pymc, split
 from ._options import fit_with, require_options
 
+_WITHOUT_EFFECT = ("progressbar_theme", "backend", "include_transformed")
+"""Options that `pymc.fit` gives to every method. The last two came with PyMC 6."""
+
 
 def pymc(
     *, model: Any = None, random_seed: Any = None, draws: int = 2_000, **fit_options: Any
@@ -40,8 +43,8 @@ def pymc(
     - `fit_options`: the options of `ksivi.fit`, such as `budget_s`. With `refine="hmc"`, `sample`
         gives the corrected draws, of which there are about a thousand.
 
-    `ksivi.fit` decides itself how many steps it takes. So `n` and `score` of `pymc.fit` have no
-    effect, and other options of PyMC's methods raise `ValueError`.
+    `ksivi.fit` decides itself how many steps it takes. So `n`, `score` and `backend` of `pymc.fit`
+    have no effect, and other options of PyMC's methods raise `ValueError`.
 
     ```{.python .no-run}
     with model:
@@ -179,7 +182,7 @@ def _model_of(model: Any) -> Any:
 def _require_no_options(options: dict[str, Any]) -> None:
     """Raises `ValueError` for an option that PyMC's own methods have and `ksivi.fit` has not."""
     for name, value in options.items():
-        if value is not None and name != "progressbar_theme":
+        if value is not None and name not in _WITHOUT_EFFECT:
             raise ValueError(
                 f"{name} must not be given: it is for PyMC's own methods; give options of ksivi.fit "
                 f"to ksivi.plugins.pymc(...), got {describe(value)}"
