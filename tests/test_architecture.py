@@ -284,6 +284,16 @@ def test_importing_ksivi_is_cheap(tmp_path):
     assert any(seconds() < 0.3 for _ in range(8))
 
 
+def test_the_plug_ins_import_no_tool_before_it_is_used():
+    code = (
+        "import sys, ksivi.plugins;"
+        "print([name for name in ('pymc', 'bambi', 'numpyro', 'blackjax', 'arviz') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
 def test_files_stay_readable():
     lines = [line for path in FILES for line in path.read_text().splitlines()]
     assert all(len(path.read_text().splitlines()) <= 320 for path in FILES)
