@@ -80,11 +80,11 @@ def blackjax(
 
     **Returns:** a `blackjax.base.VIAlgorithm`.
 
-    ```{.python .no-run}
+    ```python
     algorithm = ksivi.plugins.blackjax(lambda x: -0.5 * jnp.sum(x["a"] ** 2))
     state = algorithm.init({"a": jnp.zeros(3)})
     step = lambda state, key: algorithm.step(key, state)
-    state, info = jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 2_000))
+    state, info = jax.lax.scan(step, state, jax.random.split(jax.random.key(1), 100))
     draws = algorithm.sample(jax.random.key(2), state, 1_000)["a"]
     ```
     """
