@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.families import GaussianMixture, SemiImplicit
+from ksivi.families import Empirical, GaussianMixture, SemiImplicit
 
 pytest.importorskip("numpyro", reason="NumPyro is not installed")
 import numpyro
@@ -110,6 +110,17 @@ def test_a_semi_implicit_family_in_whitened_coordinates_is_a_guide_too():
     for name, values in true.items():
         np.testing.assert_allclose(draws[name].mean(0), values.mean(0), atol=0.02)
         np.testing.assert_allclose(draws[name].std(0), values.std(0), rtol=0.05)
+
+
+def test_stored_draws_are_a_guide_too():
+    points = CENTRE[None] + 0.1 * jax.random.normal(KEY, (500, 4))
+    guide = ksivi.plugins.numpyro_guide(model, fit_of(Empirical(points)))
+    again = Predictive(model, guide=guide, params=guide.params, num_samples=200)(KEY, X)
+    assert np.isin(
+        np.round(again["mean"][:, 0], 3), np.round(points[:, 0] + points[:, 1:3] @ X[0], 3)
+    ).all()
+    with pytest.raises(ValueError, match=r"fit must be of this model, whose parameters are \['v'"):
+        ksivi.plugins.numpyro_guide(lambda x, y: funnel(), guide.ksivi_fit)
 
 
 def funnel():

@@ -163,6 +163,11 @@ def _order(posterior: Posterior, locs: dict[str, Array]) -> np.ndarray:
     """Where each coordinate of NumPyro's vector is in a draw of the posterior."""
     names, shapes = zip(*posterior.layout, strict=True)
     places = split(jnp.arange(posterior.dim), shapes)
+    if sorted(names) != sorted(locs):
+        raise ValueError(
+            f"fit must be of this model, whose parameters are {sorted(locs)}, got a fit with "
+            f"{sorted(names)}"
+        )
     found = {name: np.ravel(place) for name, place in zip(names, places, strict=True)}
     return np.concatenate([found[name] for name in locs])
 
