@@ -176,6 +176,11 @@ CALLS: dict[str, Call] = {
     "Posterior.draws": call(POSTERIOR.draws, key=KEY, n=3),
     "Posterior.log_prob": call(POSTERIOR.log_prob, key=KEY, x=ROWS, num_mixing=3),
     "Posterior.save": call(POSTERIOR.save, path=FOLDER / "other"),
+    "Posterior.to_arviz": call(POSTERIOR.to_arviz, key=KEY, n=3),
+    "plugins.blackjax": call(
+        ksivi.plugins.blackjax, logdensity_fn=normal, objective=OBJECTIVE, family=FAMILY
+    ),
+    "plugins.numpyro_guide": call(ksivi.plugins.numpyro_guide, model=lambda: None),
     "load": call(ksivi.load, path=FOLDER / "posterior"),
     "read_record": call(ksivi.read_record, folder=FOLDER),
     "metrics.mmd": call(metrics.mmd, **_two),

@@ -29,6 +29,7 @@ EDGES = {
     "auto": {"targets", "families", "objectives", "training", "results", "diagnostics"},
     "calibration": {"targets", "results", "training", "auto"},
     "report": {"targets", "results", "diagnostics"},
+    "plugins": {"targets", "families", "objectives", "training", "results", "auto"},
     "comparison": {
         "targets",
         "kernels",
@@ -281,6 +282,16 @@ def test_importing_ksivi_is_cheap(tmp_path):
         return float(found.stdout)
 
     assert any(seconds() < 0.3 for _ in range(8))
+
+
+def test_the_plug_ins_import_no_tool_before_it_is_used():
+    code = (
+        "import sys, ksivi.plugins;"
+        "print([name for name in ('pymc', 'bambi', 'numpyro', 'blackjax', 'arviz') if name in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_files_stay_readable():

@@ -84,11 +84,13 @@ def quick_fit(key, target, *, init=None, callbacks=(), mesh=None, progress=None)
 
 
 NEEDS = {
+    "arviz": ["numpyro", "arviz"],
+    "blackjax": ["blackjax"],
     "numpyro": ["numpyro", "arviz"],
     "calibrate": ["numpyro", "matplotlib"],
     "check-a-model": ["numpyro", "matplotlib"],
     "compare-models": ["numpyro", "arviz", "pandas"],
-    "pymc": ["pymc", "arviz"],
+    "pymc": ["pymc", "bambi", "arviz"],
     "pytorch": ["torch"],
     "minibatches": ["blackjax", "numpyro"],
     "compare": ["blackjax", "ot"],
@@ -109,6 +111,7 @@ SLOW = {
     "methods",
     "minibatches",
     "numpyro",
+    "pymc",
     "train",
 }
 """Pages that train for long, several times or on several devices, or run NUTS."""
@@ -131,6 +134,7 @@ def pages():
         yield pytest.param(path, id=path.stem, marks=marks)
 
 
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # on some machines
 @pytest.mark.parametrize("path", list(pages()))
 def test_pages_run_with_a_quick_fit(path, tmp_path, monkeypatch):
     for package in NEEDS.get(path.stem, []):
@@ -159,6 +163,7 @@ def test_the_reference_has_every_public_name():
         "families",
         "kernels",
         "metrics",
+        "plugins",
         "problems",
         "report",
     )

@@ -76,6 +76,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Imports packages that few programs need when they are first used."""
-    if name in ("calibration", "problems", "report"):
+    if name in ("calibration", "plugins", "problems", "report"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,12 +8,15 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .._core.checks import as_flag
 from .._core.compile import jit
 from ..families import SemiImplicit, exact_log_normals
 from ..targets import Affine, Target
+from ._about import Attributes, library_attributes
 from ._host import Family, on_host
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
+_SIMULATED = ("posterior_predictive", "prior", "prior_predictive")
 Group = dict[str, np.ndarray]
 
 
@@ -41,17 +44,60 @@ def densities(
     return found
 
 
-def to_arviz(named: dict[str, Array], stats: Group, target: Target | None) -> Any:
-    """The draws by name, their statistics, and the model's log likelihood and data, for ArviZ."""
+def require_groups(wanted: dict[str, bool], target: Target | None) -> None:
+    """Raises `ValueError` if a wanted group needs a model, and the target has none."""
+    asked = [name for name, value in wanted.items() if as_flag(value, name)]
+    drawn = [name for name in asked if name in _SIMULATED]
+    if drawn and (target is None or target.model is None):
+        raise ValueError(
+            f"{drawn[0]} needs the model: give a target that is made from a NumPyro or PyMC model; "
+            "a loaded posterior has no target, and other targets have no model"
+        )
+
+
+def simulated(
+    key: PRNGKeyArray, named: dict[str, Array], target: Target | None, wanted: dict[str, bool]
+) -> dict[str, dict[str, Any]]:
+    """The wanted groups that the model simulates. `named` are the draws from the posterior."""
+    groups: dict[str, dict[str, Any]] = {}
+    if target is None or target.model is None:
+        return groups
+    data_key, prior_key = jax.random.split(jax.random.fold_in(key, 2))
+    if wanted["posterior_predictive"]:
+        groups["posterior_predictive"] = target.model.predictive(data_key, named)
+    if wanted["prior"] or wanted["prior_predictive"]:
+        n = len(next(iter(named.values())))
+        parameters, data = target.model.prior_predictive(prior_key, n)
+        drawn = {"prior": parameters, "prior_predictive": data}
+        groups |= {name: group for name, group in drawn.items() if wanted[name]}
+    return groups
+
+
+def to_arviz(
+    named: dict[str, Array],
+    stats: Group,
+    target: Target | None,
+    more: dict[str, dict[str, Any]],
+    about: Attributes,
+) -> Any:
+    """The draws by name, their statistics, and the model's log likelihood and data, for ArviZ.
+
+    **Arguments:**
+
+    - `more`: further groups.
+    - `about`: attributes of the group `posterior`.
+    """
     groups: dict[str, dict[str, Any]] = {"posterior": dict(named), "sample_stats": dict(stats)}
     observed: dict[str, Array] = {}
     if target is not None and target.model is not None:
         groups["posterior"] |= target.model.deterministics(named)
         groups["log_likelihood"] = target.model.log_likelihood(named)
         observed = target.model.observed()
-    return _assemble(
-        {name: _arrays(group) for name, group in groups.items() if group}, _arrays(observed)
-    )
+    arrays = {name: _arrays(group) for name, group in (groups | more).items() if group}
+    data = _assemble(arrays, _arrays(observed))
+    for name in [*arrays, *(["observed_data"] if observed else [])]:
+        data[name].attrs.update(about if name == "posterior" else library_attributes())
+    return data
 
 
 def leave_one_out(
@@ -108,7 +154,12 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
         name: {site: x[None] for site, x in group.items()} for name, group in groups.items()
     }
     if arviz.__version__.startswith("0."):
-        return arviz.from_dict(**one_chain, **data)
+        unconstrained = one_chain.pop("unconstrained_posterior", None)
+        found = arviz.from_dict(**one_chain, **data)
+        if unconstrained is not None:  # `from_dict` does not know this group
+            dataset = arviz.dict_to_dataset(unconstrained)
+            found.add_groups({"unconstrained_posterior": dataset})
+        return found
     tree = arviz.from_dict(groups | data, sample_dims=["sample"])
     if "log_likelihood" in groups:
         # `arviz.loo` accepts only the dimensions chain and draw.

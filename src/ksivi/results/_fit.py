@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from .._core.sharding import on_one_device
+from ._about import about_run
 from ._cost import Cost
 from ._diagnostics import Diagnostics, FitDiagnostics
 from ._posterior import Posterior
@@ -48,6 +49,12 @@ class Fit(Generic[D]):
     cost: Cost
     state: Any
     refined: Any = None
+
+    def __post_init__(self):
+        if isinstance(self.posterior, Posterior):  # for `to_arviz`, which has no fit
+            about = about_run(self.status, self.trusted, self.diagnostics)
+            known = dataclasses.replace(self.posterior, about=about)
+            object.__setattr__(self, "posterior", known)
 
     def table(self) -> Table:
         """A row for each number of the model: mean, sd, quantiles, and how far they could be off.

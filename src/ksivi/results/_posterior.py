@@ -21,6 +21,7 @@ from .._core.schema import conform
 from .._core.warped import Warped
 from ..families import Empirical, GaussianMixture, SemiImplicit, WarpedGaussian
 from ..targets import Affine, Layout, Support, Target, split
+from ._about import About, Attributes, library_attributes
 from ._host import Family, on_host
 from ._names import require_names
 
@@ -40,6 +41,9 @@ class Posterior(eqx.Module):
     layout: Layout = eqx.field(static=True)
     supports: tuple[Support, ...] | None = None
     target: Target | None = eqx.field(default=None, metadata={"saved": False})
+    about: About | None = eqx.field(
+        static=True, default=None, repr=False, metadata={"saved": False}
+    )
 
     @classmethod
     def of(cls, family: Family, target: Target) -> "Posterior":
@@ -114,14 +118,17 @@ class Posterior(eqx.Module):
 
     def constrain(self, x: Float[Array, "n d"]) -> dict[str, Float[Array, "n ..."]]:
         """Unconstrained points as a dictionary from names to arrays, on the model's own scale."""
-        names, shapes = zip(*self.layout, strict=True)
-        sites = dict(zip(names, split(x, shapes), strict=True))
+        sites = self._by_name(x)
         if self.supports is None:
             return sites
         return {
             name: jax.vmap(to)(u)
             for (name, u), to in zip(sites.items(), self.supports, strict=True)
         }
+
+    def _by_name(self, x: Float[Array, "n d"]) -> dict[str, Float[Array, "n ..."]]:
+        names, shapes = zip(*self.layout, strict=True)
+        return dict(zip(names, split(x, shapes), strict=True))
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes one safetensors file. `ksivi.load` reads it without the model and the data.
@@ -133,9 +140,26 @@ class Posterior(eqx.Module):
 
     def alone(self) -> "Posterior":
         """The same sampler without its target, which drawing does not need."""
-        return self if self.target is None else dataclasses.replace(self, target=None)
+        if self.target is None and self.about is None:
+            return self
+        return dataclasses.replace(self, target=None, about=None)
 
-    def to_arviz(self, key: PRNGKeyArray, n: int, target: Target | None = None) -> Any:
+    @property
+    def attributes(self) -> Attributes:
+        """This library, and what is known about the run: attributes of ArviZ data."""
+        return library_attributes() | ({} if self.about is None else self.about.attributes)
+
+    def to_arviz(
+        self,
+        key: PRNGKeyArray,
+        n: int,
+        target: Target | None = None,
+        *,
+        posterior_predictive: bool = False,
+        prior: bool = False,
+        prior_predictive: bool = False,
+        unconstrained: bool = False,
+    ) -> Any:
         """The same n draws as `draws` gives for this key, as ArviZ data.
 
         `posterior` holds the parameters and a model's deterministic sites. `sample_stats` holds the
@@ -145,20 +169,46 @@ class Posterior(eqx.Module):
         dimension, `sample`; only `log_likelihood` has one chain, because `arviz.loo` needs it. With
         earlier versions everything has one chain.
 
+        The attributes of `posterior` are the method, the status, whether the draws are trusted (1
+        or 0), and the log evidence if it is known. A loaded posterior knows none of them.
+
         **Arguments:**
 
         - `target`: only needed for a loaded posterior, which has no target.
+        - `posterior_predictive`: adds a group with one new data set per draw.
+        - `prior`, `prior_predictive`: add groups with n draws from the prior, and one data set for
+            each of them. These three need a target made from a NumPyro or PyMC model.
+        - `unconstrained`: adds the group `unconstrained_posterior`, the same draws on the
+            unconstrained scale.
 
         ```python
-        data = fit.posterior.to_arviz(jax.random.key(1), 1_000)
+        data = fit.posterior.to_arviz(jax.random.key(1), 1_000, unconstrained=True)
         ```
         """
-        key, x = as_single_key(key), self.sample(key, n)
-        target = self.target if target is None else target.unwhitened()
+        key, n, target = as_single_key(key), as_count(n, "n"), self._target_or(target)
         from . import _arviz  # ArviZ is optional
 
+        wanted = {"posterior_predictive": posterior_predictive, "prior": prior}
+        wanted |= {"prior_predictive": prior_predictive, "unconstrained": unconstrained}
+        _arviz.require_groups(wanted, target)
+        x = self.sample(key, n)
+        named = self.constrain(x)
+        groups = _arviz.simulated(key, named, target, wanted)
+        if unconstrained:
+            groups["unconstrained_posterior"] = self._by_name(x)
         stats = _arviz.densities(key, x, self.family, self.coordinates, target)
-        return _arviz.to_arviz(self.constrain(x), stats, target)
+        return _arviz.to_arviz(named, stats, target, groups, self.attributes)
+
+    def _target_or(self, target: Target | None) -> Target | None:
+        """The given target, or that of this posterior, in its own coordinates."""
+        if target is None:
+            return self.target
+        if not isinstance(target, Target) or target.layout != self.layout:
+            raise ValueError(
+                f"target must be a ksivi.Target with the parameters {self.layout}, got "
+                f"{target.layout if isinstance(target, Target) else describe(target)}"
+            )
+        return target.unwhitened()
 
     def predictive(
         self, key: PRNGKeyArray, n: int, *args: Any, **kwargs: Any

@@ -25,7 +25,12 @@ def as_test_point(point: Any, dim: int, name: str = "test_point") -> Point:
 
 
 def probe(density: AbstractDensity, x: Float[Array, " d"]) -> None:
-    """Raises `ValueError` unless the density and its score are finite at the test point."""
+    """Raises `ValueError` unless the density and its score are finite at the test point.
+
+    A traced point is not checked.
+    """
+    if isinstance(x, jax.core.Tracer):
+        return
     try:
         value, score = _evaluate(density, x)
     except _WrongShape as error:

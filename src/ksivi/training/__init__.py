@@ -14,6 +14,8 @@ from ._progress import Stages as Stages
 from ._progress import show_progress as show_progress
 from ._progress import stages as stages
 from ._signals import handle_sigterm as handle_sigterm
+from ._single import SingleRun as SingleRun
+from ._single import single_run as single_run
 from ._snapshots import restored as restored
 from ._start import on_devices as on_devices
 from ._task import Progress as Progress

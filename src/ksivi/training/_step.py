@@ -192,6 +192,11 @@ def train_step(state: TrainState, draws: PyTree, setup: Setup) -> tuple[TrainSta
     return new, {"loss": value, **records}
 
 
+def step_of_key(key: PRNGKeyArray, state: TrainState, setup: Setup) -> tuple[TrainState, Records]:
+    """One step whose random numbers come from this key."""
+    return train_step(state, setup.draw(key, setup.target, setup.family(state.params)), setup)
+
+
 def run_chunks(
     state: TrainState,
     key: PRNGKeyArray,

@@ -181,7 +181,7 @@ def new_training(
         skip_nonfinite=skip_nonfinite,
     )
     first = jax.tree.map(lambda a: a[0] if eqx.is_array(a) else a, params) if batched else params
-    _require_dim(setup, first)
+    require_dim(setup, first)
     feeder = (
         None
         if setup.target.host_rows is None
@@ -215,7 +215,7 @@ def _for_every_run(
     return eqx.filter_vmap(run)(key, params, per_run)
 
 
-def _require_dim(setup: Setup, params: PyTree) -> None:
+def require_dim(setup: Setup, params: PyTree) -> None:
     dim = setup.family(params).dim
     if dim != setup.target.dim:
         raise ValueError(f"family must have the target's dim {setup.target.dim}, got dim {dim}")

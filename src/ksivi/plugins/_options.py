@@ -1,0 +1,36 @@
+"""What the plug-ins share: a run of `ksivi.fit` with the user's options."""
+
+import inspect
+import warnings
+from typing import Any
+
+from jaxtyping import PRNGKeyArray
+
+from ..results import Fit
+from ..targets import Target
+
+
+def require_options(options: dict[str, Any]) -> None:
+    """Raises `ValueError` for an option that `ksivi.fit` does not have."""
+    from ..auto import fit
+
+    known = [name for name in inspect.signature(fit).parameters if name not in ("key", "target")]
+    for name in options:
+        if name not in known:
+            raise ValueError(f"{name} must be an option of ksivi.fit, which has {', '.join(known)}")
+
+
+def fit_with(key: PRNGKeyArray, target: Target, options: dict[str, Any], stacklevel: int) -> Fit:
+    """`ksivi.fit`, with a warning if the fit is not trusted.
+
+    **Arguments:**
+
+    - `stacklevel`: how many calls above the caller the warning belongs, as for `warnings.warn`.
+    """
+    from ..auto import fit
+
+    found = fit(key, target, **options)
+    if not found.trusted:
+        text = f"ksivi does not trust these draws. {found.status}"
+        warnings.warn(text, UserWarning, stacklevel=stacklevel + 1)
+    return found
