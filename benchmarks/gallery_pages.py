@@ -1,7 +1,7 @@
 """A page of the gallery, read: its program, what it says that the program prints, its figures and sections.
 
-The pages are `docs/gallery/NAME.md`. The ```python blocks of a page, in order, are one program. A ```text block behind a
-python block is what that block prints. A figure is saved by `plt.savefig("NAME-what.png")`.
+The pages are `docs/gallery/NAME.md`. The ```python blocks of a page, in order, are one program. A ```text block behind
+a python block is what that block prints. A figure is saved by `plt.savefig("NAME-what.png")`.
 """
 
 import dataclasses
@@ -74,8 +74,11 @@ class Page:
                 yield Block(this[2], before.count("\n"), output, (section or [""])[-1])
 
     def with_measured(self, found: str) -> str:
-        """Its text with a new measurement in the marked place."""
-        return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[2]}", self.text)
+        """Its text with a new measurement in the marked place, or at the end of "Beside NUTS"."""
+        if MEASURED.search(self.text):
+            return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[2]}", self.text)
+        before, heading, after = self.text.partition(f"## {APPLIES}\n")
+        return f"{before}<!-- measured -->\n{found}\n<!-- /measured -->\n\n{heading}{after}"
 
 
 def pages() -> list[Page]:
