@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from .gallery_pages import FOLDER, Page, agree, pages
+from .gallery_pages import FOLDER, Page, agree, pages, with_measured
 
 RECORD = Path(__file__).parent / "records" / "gallery.json"
 _ROOT = Path(__file__).resolve().parents[1]
@@ -68,16 +68,12 @@ def write(page: Page, found: dict[str, Any], folder: Path) -> None:
     for figure in folder.glob("*.png"):
         shutil.copy(figure, FOLDER / figure.name)
     _write_thumbnail(page)
-    measured = found["measured"]
-    text = page.text
+    text, measured = page.with_printed(found["printed"]), found["measured"]
     if "nuts_seconds" in measured:
-        text = page.with_measured(sentences(measured))
+        text = with_measured(text, sentences(measured))
         record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
         record = dict(sorted((record | {page.name: _rounded(measured)}).items()))
         RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
-    for block, printed in zip(page.blocks(), found["printed"], strict=False):
-        if block.output and "…" not in block.output:
-            text = text.replace(f"```text\n{block.output}```", f"```text\n{_tidy(printed)}```")
     page.path.write_text(text)
 
 
@@ -111,10 +107,6 @@ def _seconds(seconds: float) -> str:
 
 def _rounded(measured: dict[str, Any]) -> dict[str, Any]:
     return {k: round(x, 3) if isinstance(x, float) else x for k, x in measured.items()}
-
-
-def _tidy(printed: str) -> str:
-    return "".join(f"{line.rstrip()}\n" for line in printed.strip("\n").splitlines())
 
 
 def main() -> int:

@@ -22,11 +22,12 @@ _SHARE = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A python block: its code, the line where it begins, what it should print, and its section."""
+    """A python block: its code, the line where it begins, what it should print and where that is, its section."""
 
     code: str
     line: int
     output: str
+    span: tuple[int, int]
     section: str
 
 
@@ -68,17 +69,28 @@ class Page:
         found = list(_FENCED.finditer(self.text))
         for this, following in zip(found, [*found[1:], None], strict=True):
             if this[1] == "python":
-                output = following[2] if following and following[1] == "text" else ""
+                prints = following is not None and following[1] == "text"
+                output, span = (following[2], following.span(2)) if prints else ("", (0, 0))
                 before = self.text[: this.start(2)]
                 section = re.findall(r"^## (.+)$", _FENCED.sub("", before), re.MULTILINE)
-                yield Block(this[2], before.count("\n"), output, (section or [""])[-1])
+                yield Block(this[2], before.count("\n"), output, span, (section or [""])[-1])
 
-    def with_measured(self, found: str) -> str:
-        """Its text with a new measurement in the marked place, or at the end of "Beside NUTS"."""
-        if MEASURED.search(self.text):
-            return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[2]}", self.text)
-        before, heading, after = self.text.partition(f"## {APPLIES}\n")
-        return f"{before}<!-- measured -->\n{found}\n<!-- /measured -->\n\n{heading}{after}"
+    def with_printed(self, printed: list[str]) -> str:
+        """Its text with what its blocks print now; blocks that show `…` stay as they are."""
+        text = self.text
+        for block, found in reversed(list(zip(self.blocks(), printed, strict=False))):
+            if block.output and "…" not in block.output:
+                lines = "".join(f"{line.rstrip()}\n" for line in found.strip("\n").splitlines())
+                text = text[: block.span[0]] + lines + text[block.span[1] :]
+        return text
+
+
+def with_measured(text: str, found: str) -> str:
+    """A page's text with a new measurement in the marked place, or at the end of "Beside NUTS"."""
+    if MEASURED.search(text):
+        return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[2]}", text)
+    before, heading, after = text.partition(f"## {APPLIES}\n")
+    return f"{before}<!-- measured -->\n{found}\n<!-- /measured -->\n\n{heading}{after}"
 
 
 def pages() -> list[Page]:

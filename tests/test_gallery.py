@@ -10,7 +10,16 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import gallery
-from benchmarks.gallery_pages import APPLIES, BESIDE, FOLDER, MEASURED, Page, agree, pages
+from benchmarks.gallery_pages import (
+    APPLIES,
+    BESIDE,
+    FOLDER,
+    MEASURED,
+    Page,
+    agree,
+    pages,
+    with_measured,
+)
 
 PAGES = pages()
 INDEX = (FOLDER / "index.md").read_text()
@@ -163,9 +172,11 @@ def test_the_short_form_leaves_a_section_out(tmp_path):
     assert [block.output for block in page.blocks(short=True)] == ["two is 2\n"]
 
 
-def test_a_measurement_is_written_behind_the_program(tmp_path):
+def test_printed_texts_and_measurements_are_put_in_place(tmp_path):
     (tmp_path / "tiny.md").write_text(TINY)
-    text = Page(tmp_path / "tiny.md").with_measured("quick")
-    (tmp_path / "tiny.md").write_text(text)
+    page = Page(tmp_path / "tiny.md")
+    assert page.with_printed(["two is 2", "three is 3 \n"]) == TINY
+    assert page.with_printed(["2", "3"]) == TINY.replace("two is 2", "2").replace("three is 3", "3")
+    text = with_measured(TINY, "quick")
     assert "three is 3\n```\n\n<!-- measured -->\nquick\n<!-- /measured -->\n\n## When" in text
-    assert Page(tmp_path / "tiny.md").with_measured("slow") == text.replace("quick", "slow")
+    assert with_measured(text, "slow") == text.replace("quick", "slow")
