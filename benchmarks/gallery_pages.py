@@ -76,10 +76,10 @@ class Page:
                 yield Block(this[2], before.count("\n"), output, span, (section or [""])[-1])
 
     def with_printed(self, printed: list[str]) -> str:
-        """Its text with what its blocks print now; blocks that show `…` stay as they are."""
+        """Its text with what its blocks print now; a text with `…` stays as it is if it agrees."""
         text = self.text
         for block, found in reversed(list(zip(self.blocks(), printed, strict=False))):
-            if block.output and "…" not in block.output:
+            if block.output and not ("…" in block.output and agree(found, block.output)):
                 lines = "".join(f"{line.rstrip()}\n" for line in found.strip("\n").splitlines())
                 text = text[: block.span[0]] + lines + text[block.span[1] :]
         return text
