@@ -12,7 +12,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "gallery"
 BESIDE, APPLIES = "Beside NUTS", "When this applies to you"
-MEASURED = re.compile(r"(<!-- measured -->\n).*?(<!-- /measured -->)", re.DOTALL)
+MEASURED = re.compile(r"(<!-- measured -->\n)(.*?)\n?(<!-- /measured -->)", re.DOTALL)
 """The place in the section "Beside NUTS" that the runner writes."""
 
 _FENCED = re.compile(r"^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -88,7 +88,7 @@ class Page:
 def with_measured(text: str, found: str) -> str:
     """A page's text with a new measurement in the marked place, or at the end of "Beside NUTS"."""
     if MEASURED.search(text):
-        return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[2]}", text)
+        return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[3]}", text)
     before, heading, after = text.partition(f"## {APPLIES}\n")
     return f"{before}<!-- measured -->\n{found}\n<!-- /measured -->\n\n{heading}{after}"
 

@@ -67,7 +67,7 @@ def test_a_page_shows_what_was_measured(page):
     record = json.loads(gallery.RECORD.read_text())[page.name]
     shown = MEASURED.search(page.text)
     assert shown is not None
-    assert shown[2].strip() == gallery.sentences(record)
+    assert shown[2] == gallery.sentences(record)
 
 
 def test_every_figure_belongs_to_a_page():
