@@ -23,7 +23,7 @@ from benchmarks.gallery_pages import (
 
 PAGES = pages()
 INDEX = (FOLDER / "index.md").read_text()
-SLOW: set[str] = set()
+SLOW = {"gaussian-process", "mixture", "ode", "pymc-bambi"}
 """Pages that take more than 20 s on two slow cores."""
 OTHERS = ("numpyro", "matplotlib", "arviz", "pymc", "bambi", "blackjax", "pandas", "scipy")
 
