@@ -41,6 +41,7 @@ def pytest_collection_finish():
 
 
 LONGEST = [
+    "gallery",
     "median",
     "kernels",
     "docs",
