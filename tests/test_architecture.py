@@ -38,6 +38,7 @@ EDGES = {
         "methods",
         "metrics",
         "problems",
+        "auto",
     }
     | {"results", "executors"},
     "cli": {
