@@ -101,5 +101,7 @@ def test_the_exit_code_is_that_of_the_fits(kinds, toys, code):
     from ksivi.cli._demo import _exit_code
 
     beside = [SimpleNamespace(answers=[SimpleNamespace(kind=kind) for kind in kinds])]
-    fits = [SimpleNamespace(fit=SimpleNamespace(status=SimpleNamespace(kind=kind))) for kind in toys]
+    fits = [
+        SimpleNamespace(fit=SimpleNamespace(status=SimpleNamespace(kind=kind))) for kind in toys
+    ]
     assert _exit_code(beside if kinds else [], fits) == code

@@ -107,7 +107,7 @@ def _answer(axis: Any, panel: AnswerPanel, color: str) -> None:
 def _judged(panel: AnswerPanel) -> tuple[str, str]:
     """The headline of a panel, and its colour."""
     if panel.right:
-        return "✓ right", _RIGHT
+        return ("✓ right, but warns", _WARNED) if panel.warns else ("✓ right", _RIGHT)
     return ("✗ wrong, and says so", _WARNED) if panel.warns else ("✗ wrong, no warning", _WRONG)
 
 
