@@ -9,7 +9,10 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("paper", "methods")
-TABLE, CELL = re.compile(r"<table>.*?</table>", re.DOTALL), re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
+TABLE, CELL = (
+    re.compile(r"<table>.*?</table>", re.DOTALL),
+    re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL),
+)
 SENTENCE = 60
 """Characters from which on a cell needs a wide column."""
 

@@ -14,11 +14,11 @@ from .. import problems
 from ..auto import fit
 from ..families import SemiImplicit
 from ..methods import NUTS, run
+from ..metrics import sliced_wasserstein
 from ..objectives import SIVI
 from ..results import ChainDiagnostics, Fit, FitDiagnostics
 from ..targets import Target
 from ..training import train
-from ._compare import redraw, sliced_distances
 
 HARD_PROBLEMS: dict[str, Callable[[], problems.AbstractProblem]] = {
     "two-lines": problems.two_lines,
@@ -30,7 +30,10 @@ SETTINGS = {
     "NUTS": "4 chains from N(0, I), 1,000 draws each after 1,000 of warm-up",
     "ADVI": "a diagonal Gaussian, 5,000 steps of 100 draws",
 }
-_BLOCKS, _SIZE, _SHOWN = 5, 1_000, 100_000
+_SIZE, _SHOWN, _PROJECTIONS = 1_000, 100_000, 100
+_BLOCKS, _FLOORS = 5, 20
+"""How many pairs of samples a distance and its floor are means over."""
+
 _ADVI_STEPS, _ADVI_DRAWS, _ADVI_RATE = 5_000, 100, 0.05
 _MOST_FLOORS = 2.0
 """Draws are right if they are at most this many times as far from exact draws as exact draws are."""
@@ -78,12 +81,13 @@ def confront(name: str, seed: int) -> Confrontation:
     problem = HARD_PROBLEMS[name]()
     run_key, draw_key, truth_key = jax.random.split(jax.random.key(seed), 3)
     truth = np.asarray(problem.reference(truth_key, _SHOWN), np.float64)
+    measure = _Distance(truth_key, truth)
     answers: list[Answer] = []
     for method, find in _METHODS.items():
         began = time.perf_counter()
         found = find(run_key, problem.target)
         seconds = time.perf_counter() - began
-        answers.append(_measured(draw_key, method, found, truth, seconds))
+        answers.append(_measured(draw_key, method, found, measure, seconds))
         if found.status.kind == "interrupted":
             break
     return Confrontation(name, truth, answers)
@@ -116,12 +120,13 @@ _METHODS = {"ksivi.fit": _fit, "NUTS": _nuts, "ADVI": _advi}
 
 
 def _measured(
-    key: PRNGKeyArray, method: str, found: Fit, truth: np.ndarray, seconds: float
+    key: PRNGKeyArray, method: str, found: Fit, measure: "_Distance", seconds: float
 ) -> Answer:
+    draws = np.asarray(found.posterior.sample(key, _BLOCKS * _SIZE), np.float64)
     return Answer(
         method=method,
-        draws=np.asarray(found.posterior.sample(key, 4 * _SIZE)),
-        distance=_distance(key, found, truth),
+        draws=draws,
+        distance=measure(draws),
         says=_verdict(found),
         warns=method != "ADVI" and not found.trusted,
         seconds=seconds,
@@ -139,10 +144,23 @@ def _verdict(found: Fit) -> str:
     return "no check of its draws"
 
 
-def _distance(key: PRNGKeyArray, found: Fit, truth: np.ndarray) -> float:
-    """Sliced W₂ to exact draws in units of its floor, over five pairs of samples."""
-    scale = truth.std(axis=0)
-    blocks = (truth[: 2 * _BLOCKS * _SIZE] / scale).reshape(2, _BLOCKS, _SIZE, -1)
-    draws = redraw(key, found.posterior.sample, _BLOCKS) / scale
-    floor = np.mean(sliced_distances(key, blocks[1], blocks[0]))
-    return float(np.mean(sliced_distances(key, draws, blocks[0])) / floor)
+class _Distance:
+    """Sliced W₂ to exact draws, in units of its floor and of the posterior's standard deviations."""
+
+    def __init__(self, key: PRNGKeyArray, truth: np.ndarray):
+        self._key, self._scale = key, truth.std(axis=0)
+        self._truth = self._blocks(truth[: 2 * _FLOORS * _SIZE])
+        self._floor = self._mean(self._truth[_FLOORS:], self._truth[:_FLOORS])
+
+    def __call__(self, draws: np.ndarray) -> float:
+        return self._mean(self._blocks(draws), self._truth[:_BLOCKS]) / self._floor
+
+    def _blocks(self, draws: np.ndarray) -> np.ndarray:
+        return (draws / self._scale).reshape(-1, _SIZE, draws.shape[1])
+
+    def _mean(self, some: np.ndarray, others: np.ndarray) -> float:
+        pairs = zip(some, others, strict=True)
+        found = [
+            sliced_wasserstein(self._key, *pair, num_projections=_PROJECTIONS) for pair in pairs
+        ]
+        return float(np.mean(found))

@@ -55,6 +55,7 @@ def answers_and_truth(
     """
     figure = new_figure(figsize=(1.2 + 3.2 * len(posteriors), 0.9 + 3.0 * len(methods)))
     figure.set_facecolor(_PAPER)
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     axes = figure.subplots(len(methods), len(posteriors), squeeze=False)
     for column, posterior in zip(axes.T, posteriors, strict=True):
         column[0].set_title(posterior.title, fontsize=17, color=_INK, pad=10)
