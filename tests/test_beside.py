@@ -55,7 +55,7 @@ def test_only_fit_is_right_about_two_lines():
     for name in ("NUTS", "ADVI"):
         assert answers[name].distance > 4
         assert not answers[name].warns
-    assert answers["NUTS"].says == "R-hat 1.00, 0 divergent transitions"
+    assert answers["NUTS"].says == "R-hat 1.00, 0 divergences"
 
 
 def test_the_figure_has_a_row_per_method(tmp_path):

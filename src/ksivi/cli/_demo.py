@@ -127,18 +127,15 @@ def _column(confrontation: Any) -> Any:
 def _beside_table(beside: list) -> Table:
     title = "fit, NUTS and ADVI (distance: sliced W₂ to exact draws; exact draws have 1)"
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1))
-    for name in ("posterior", "method"):
-        table.add_column(name, no_wrap=True)
-    for name in ("distance", "s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("right", "says"):
-        table.add_column(name)
+    for name in ("", "distance", "s", "right", "what it says"):
+        justify: Any = "right" if name in ("distance", "s") else "left"
+        table.add_column(name, justify=justify, no_wrap=True)
     for one in beside:
+        table.add_row(one.name, style="bold")
         for answer in one.answers:
             numbers = (f"{answer.distance:.1f}", f"{answer.seconds:.1f}")
-            right = "yes" if answer.right else "no" if answer.warns else "no, no warning"
-            table.add_row(one.name, answer.method, *numbers, right, answer.says)
-        table.add_section()
+            right = "yes" if answer.right else "no" if answer.warns else "no, silent"
+            table.add_row(f"  {answer.method}", *numbers, right, answer.says)
     table.caption = "\n".join(f"{name}: {settings}" for name, settings in _methods())
     return table
 

@@ -138,7 +138,7 @@ def _verdict(found: Fit) -> str:
     """What a user of the method is told about its draws, in few words."""
     told = found.diagnostics
     if isinstance(told, ChainDiagnostics) and told.r_hat is not None:
-        return f"R-hat {told.r_hat:.2f}, {told.divergences:,} divergent transitions"
+        return f"R-hat {told.r_hat:.2f}, {told.divergences:,} divergences"
     if isinstance(told, FitDiagnostics):
         return "trusted" if found.trusted else str(found.status)
     return "no check of its draws"
