@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[1]
 USER_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PRIVATE = re.compile(r"\bksivi(?:_paper)?(?:\.\w+)*\._\w+|from ksivi[\w.]* import [^\n]*\b_\w+")
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-LONG = re.compile(r"(fit|compare|reference_draws|NUTS|MALA|train|run|calibrate|gradient_variance)\(")
+LONG = re.compile(
+    r"(fit|compare|reference_draws|NUTS|MALA|train|run|calibrate|gradient_variance)\("
+)
 """Calls in docstrings that take seconds."""
 
 
