@@ -1,5 +1,6 @@
 """What the site shows from outside docs/: the pages of results, and their figures."""
 
+import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -8,6 +9,12 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("paper", "methods")
+TABLE, CELL = (
+    re.compile(r"<table>.*?</table>", re.DOTALL),
+    re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL),
+)
+SENTENCE = 60
+"""Characters from which on a cell needs a wide column."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -38,6 +45,17 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         if "/" not in page.file.src_uri
         else markdown
     )
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks the tables that hold sentences: docs/extra.css gives their columns room."""
+    return TABLE.sub(_marked, html)
+
+
+def _marked(table: re.Match[str]) -> str:
+    words = [re.sub(r"<[^>]*>", "", cell) for cell in CELL.findall(table[0])]
+    has_sentences = any(len(cell) >= SENTENCE for cell in words)
+    return table[0].replace("<table>", "<table data-sentences>", 1) if has_sentences else table[0]
 
 
 def _page(name: str) -> Path:

@@ -39,6 +39,7 @@ EDGES = {
         "methods",
         "metrics",
         "problems",
+        "auto",
     }
     | {"results", "executors"},
     "cli": {

@@ -62,6 +62,20 @@ def test_json_is_one_object_on_stdout(tmp_path):
     } <= set(run)
 
 
+@pytest.mark.slow
+def test_demo_compares_methods_on_a_hard_posterior(tmp_path):
+    done = ksivi("demo", "--target", "eight-gaussians", "--out", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    found = record["beside"]["eight-gaussians"]
+    assert list(found) == ["ksivi.fit", "NUTS", "ADVI"]
+    assert found["ksivi.fit"]["right"]
+    assert found["ksivi.fit"]["says"] == "trusted"
+    assert not found["ADVI"]["right"]
+    assert record["problems"] == {}
+    assert (tmp_path / "fit-nuts-advi.png").read_bytes().startswith(b"\x89PNG")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

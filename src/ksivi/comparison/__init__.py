@@ -1,6 +1,11 @@
 """Methods side by side on one problem: the table of their settings, and the distances of their
 draws to the truth."""
 
+from ._beside import HARD_PROBLEMS as HARD_PROBLEMS
+from ._beside import SETTINGS as SETTINGS
+from ._beside import Answer as Answer
+from ._beside import Confrontation as Confrontation
+from ._beside import confront as confront
 from ._compare import MethodResult as MethodResult
 from ._compare import Truth, compare, know_truth
 from ._compare import redraw as redraw

@@ -100,6 +100,15 @@ def compare(
         see the progress but no posteriors, because the run may be in another process. A callback
         can stop only a run in this process.
     - `executor`: where methods run. Default: in this process, one after another.
+
+    ```python
+    from ksivi.comparison import compare, know_truth
+
+    problem = ksivi.problems.banana()
+    truth = know_truth(jax.random.key(0), problem)
+    for result in compare(jax.random.key(1), problem, truth, ["svgd"]):
+        print(result.name, result.sliced_wasserstein, truth.floor)
+    ```
     """
     as_choice(preset, "preset", PRESETS)
     listen = lambda name, chunk: stop_requested(callbacks(name), chunk)  # noqa: E731

@@ -28,7 +28,7 @@ METHODS = (
     "pvi",
     "aisivi",
 )
-"""New names come last: the key of a method is made from its place here."""
+"""The names of the methods. New ones come last: the key of a method is made from its place here."""
 PRESETS = ("short", "demo", "paper")
 
 _KSIVI = "ksivi ksivi-u ksivi-stein ksivi-combined"

@@ -5,6 +5,8 @@ from ._bnn import BNN, Hyper, bnn
 from ._by_name import BY_NAME as BY_NAME
 from ._data import locate as locate
 from ._diffusion import diffusion
+from ._hard import eight_schools as eight_schools
+from ._hard import two_lines as two_lines
 from ._problem import AbstractProblem
 from ._toys import Toy as Toy
 from ._toys import banana, eight_gaussians, multimodal, student_t, x_shaped

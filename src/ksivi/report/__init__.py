@@ -1,5 +1,8 @@
 """Figures and pages."""
 
+from ._answers import AnswerPanel as AnswerPanel
+from ._answers import PosteriorColumn as PosteriorColumn
+from ._answers import answers_and_truth as answers_and_truth
 from ._comparison import methods_and_truth
 from ._comparison_page import comparison_page
 from ._errors import witness_arrows
