@@ -123,4 +123,6 @@ def test_the_record_of_the_benchmark_is_the_one_that_pages_quote():
     said = bounds.summary(bounds._read(Path(bounds.__file__).parent / "records" / "bounds.jsonl"))
     assert "fit: 62 of 31 posteriors" in said
     assert "all bounds hold in 61 of 62 fits, and within the noise of the truth in 62" in said
+    assert "short: 17 of 17 posteriors" in said
+    assert "all bounds hold in 15 of 17 fits, and within the noise of the truth in 17" in said
     assert "all bounds hold in 53 of 62 fits, and within the noise of the truth in 55" in said

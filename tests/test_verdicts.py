@@ -210,6 +210,7 @@ def test_an_explanation_has_the_numbers_the_parameters_and_the_next_step():
     assert max(map(len, said.splitlines())) <= 100
     fine = a_fit(Status("converged", "a Gaussian passed"), trusted=True)
     assert "nothing to act on" in fine.explain()
+    assert "no code" in a_fit(Status("diverged", "as an earlier version says")).explain()
     assert "what now" not in str(fine)
     assert "[budget]" in str(a_fit(doubted(Code.BUDGET.doubt("late"))))
 

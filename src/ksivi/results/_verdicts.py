@@ -20,6 +20,7 @@ _MOST_OFF = 0.3
 """In a fit with doubts, a number whose mean or log width is surely off by more is not trusted."""
 _MOST_NAMES = 6
 _NOTHING = "The checks found nothing to act on."
+_NO_CODES = "There is no code: an earlier version of ksivi, or another library, gave this status."
 
 
 def numbers_of(posterior: Posterior) -> Numbers:
@@ -69,7 +70,7 @@ def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray,
 def explained(posterior: Posterior, status: Status) -> str:
     """For each code: what was found in this fit, what it is about, and the next step."""
     if not status.doubts:
-        return f"{status}\n\n{_NOTHING}"
+        return f"{status}\n\n{_NOTHING if status.kind == 'converged' else _NO_CODES}"
     parts = [_explained(posterior, one) for one in status.doubts]
     return "\n\n".join([str(status.kind), *parts])
 
