@@ -100,7 +100,9 @@ def measured(names: dict[str, Any], clock: Clock) -> dict[str, Any]:
     fit, nuts = names.get("fit"), names.get("nuts")
     found: dict[str, Any] = {}
     if isinstance(fit, ksivi.Fit):
-        found |= {"fit_seconds": clock.seconds.get(id(fit)), "trusted": fit.trusted}
+        # A plug-in does not call `ksivi.fit` by that name.
+        seconds = clock.seconds.get(id(fit), fit.cost.seconds)
+        found |= {"fit_seconds": seconds, "trusted": fit.trusted}
         found |= {"status": str(fit.status)}
     if nuts is not None:
         chains = chains_of(nuts)
