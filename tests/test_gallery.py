@@ -150,7 +150,7 @@ Always.
         ("", "", None),
         ("two is 2", "two is 9", "line 5 prints\ntwo is 2"),
         ("![Data](tiny-data.png)", "", "tiny-data.png is saved and not shown"),
-        ("three is 3", "three is 8", "line 22 prints\nthree is 3"),
+        ("three is 3", "three is 8", "line 21 prints\nthree is 3"),
         ("1 + 1", "1 + one", "line 8"),
     ],
     ids=["right", "number", "figure", "beside", "error"],
