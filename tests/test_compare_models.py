@@ -14,7 +14,7 @@ from scipy import stats
 
 import ksivi
 from ksivi.diagnostics import ComparedModel, ModelComparison, compare_models
-from ksivi.diagnostics._compare_models import _probability
+from ksivi.diagnostics._compare_models import _order, _probability
 from ksivi.families import Empirical
 
 KEY = jax.random.key(0)
@@ -289,3 +289,65 @@ def test_fits_of_ksivi_have_the_exact_evidence():
         assert one.trusted
         assert abs(one.log_evidence - exact_evidence(design)) < 4 * one.log_evidence_error + 1e-3
         assert abs(one.elpd - exact_elpd(design).sum()) < 0.1
+
+
+def two_sites(first, second, swapped):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    sites = {"a": (first, 1.0), "b": (second, 3.0)}
+    names = ("b", "a") if swapped else ("a", "b")
+    for new, old in zip(("y", "z"), names, strict=True):
+        data, scale = sites[old]
+        numpyro.sample(new, dist.Normal(mean, scale), obs=data)
+
+
+def test_units_are_paired_whatever_the_order_and_the_names_of_sites():
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    data = jnp.array([0.3, 1.2, -0.4]), jnp.array([5.0, 1.0, -2.0, 0.5])
+    fits = {
+        name: fit_of(ksivi.from_numpyro(two_sites, *data, swapped), width=1.0)
+        for name, swapped in {"one": False, "other": True}.items()
+    }
+    found = compare_models(KEY, fits, num_draws=4_000)
+    assert {one.elpd_difference_error < 0.02 for one in found.models} == {True}
+
+
+def one_vector(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.sample("y", dist.MultivariateNormal(mean * jnp.ones(len(y)), jnp.eye(len(y))), obs=y)
+
+
+def its_entries(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mean, 1).expand(y.shape), obs=y)
+
+
+def test_units_without_partners_have_no_error_of_their_difference():
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    y = jnp.array([0.3, 1.2, -0.4, 0.8])
+    models = {"vector": one_vector, "entries": its_entries}
+    fits = {name: fit_of(ksivi.from_numpyro(one, y), width=1.0) for name, one in models.items()}
+    found = compare_models(KEY, fits)
+    worse = min(found.models, key=lambda one: one.elpd)
+    best = max(found.models, key=lambda one: one.elpd)
+    assert worse.elpd_difference == pytest.approx(worse.elpd - best.elpd)
+    assert math.isnan(worse.elpd_difference_error)
+    assert "other units" in " ".join(worse.doubts)
+
+
+def by_a_factor(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    numpyro.factor("y", dist.Normal(mean, 1).log_prob(y).sum())
+
+
+def test_a_likelihood_that_is_a_factor_is_compared_by_its_evidence():
+    y = jnp.array([0.3, 1.2, -0.4, 0.8])
+    models = {"factor": by_a_factor, "entries": its_entries}
+    fits = {name: fit_of(ksivi.from_numpyro(one, y)) for name, one in models.items()}
+    found = compare_models(KEY, fits, loo=False)
+    assert abs(found["factor"].log_evidence - found["entries"].log_evidence) < 0.1
+    assert found["factor"].probability == pytest.approx(0.5, abs=0.05)
+
+
+def test_without_evidences_the_order_is_that_of_elpd():
+    models = [ComparedModel(name, True, "", elpd=x) for name, x in (("a", -9.0), ("b", -3.0))]
+    assert [one.name for one in sorted(models, key=_order)] == ["b", "a"]

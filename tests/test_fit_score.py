@@ -84,6 +84,11 @@ def test_a_field_that_is_no_gradient_is_doubted():
     assert "the score is no gradient, or it varies too quickly" in str(fit.status)
 
 
+def test_snapshots_of_several_trainings_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint must be None for a target that has only a"):
+        fit_of(lambda x: -x, 2, checkpoint=tmp_path)
+
+
 def test_an_earlier_fit_takes_the_place_of_the_search():
     first = fit_of(lambda x: -x, 2)
     again = fit_of(lambda x: -(x - 0.5) / 0.8**2, 2, init=first)

@@ -142,6 +142,20 @@ def test_what_is_not_doubted_in_words_is_not_trusted():
     assert a_fit(Status("converged", "good"), trusted=True, off=0.9).trusted_for("theta")
 
 
+@pytest.mark.parametrize("coordinates", [(0, 5), None])
+def test_a_doubt_about_axes_is_about_parameters_together(coordinates):
+    """Each alone has the right mean and width: how they depend on each other is wrong."""
+    fit = a_fit(doubted(Code.CHAINS_MOVE_AXES.doubt("axes", coordinates)))
+    assert fit.trusted_for("a")
+    assert fit.trusted_for("shares[0,1]")
+    assert not fit.trusted_for(["a", "shares[0,1]"])
+    assert fit.trusted_for(["a", "theta[0,0]"]) == (coordinates is not None)
+    assert all(row.trusted for row in fit.table().rows)
+    both = a_fit(doubted(moves(0), Code.CHAINS_MOVE_AXES.doubt("axes", coordinates)))
+    assert not both.trusted_for("a")
+    assert both.trusted_for("theta[0,0]")
+
+
 def test_a_number_that_is_surely_off_is_not_trusted_in_a_doubted_fit():
     assert a_fit(doubted(moves(0)), off=0.3).trusted_for("theta")
     assert not a_fit(doubted(moves(0)), off=0.5).trusted_for("theta")
@@ -276,14 +290,17 @@ def _changed(shift, turn=False):
 
 
 def test_a_doubt_names_the_coordinates_that_move():
-    assert chains_move(_changed(0.0)) is None
-    moved = chains_move(_changed(0.8))
+    assert chains_move(_changed(0.0)) == []
+    moved = chains_move(_changed(0.8))[0]
     assert moved.code == "chains-move"
     assert moved.coordinates == (0,)
-    turned = chains_move(_changed(0.0, turn=True))
+    (turned,) = chains_move(_changed(0.0, turn=True))
     assert turned.code == "chains-move-axes"
     assert set(turned.coordinates) >= {1, 2}
     assert len(turned.coordinates) < 6
+    both = chains_move(_changed(0.8, turn=True))
+    assert [one.code for one in both] == ["chains-move", "chains-move-axes"]
+    assert set(both[1].coordinates) >= {1, 2}
 
 
 def test_an_axis_of_many_coordinates_is_about_all_draws():
@@ -292,7 +309,7 @@ def test_an_axis_of_many_coordinates_is_about_all_draws():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5_000, 1))
     found = Correction(difference(x, x), difference(x, 1.5 * x), axis)
-    assert chains_move(found).coordinates is None
+    assert chains_move(found)[0].coordinates is None
 
 
 @pytest.mark.slow
@@ -320,7 +337,8 @@ def test_a_fit_that_is_wrong_in_one_parameter_says_which():
     assert "chains-move" in fit.status.codes
     assert str(fit.status).startswith("not trusted: chains of HMC move the draws: means")
     assert not fit.trusted_for("a")
-    assert fit.trusted_for("theta")
+    assert fit.trusted_for("theta[0]")
+    assert fit.trusted_for("theta[1]")
     assert 0.8 < fit.table()["a"].mean_off.at_least <= 1.05
     assert fit.table()["theta[0]"].mean_off.at_least < 0.05
 

@@ -95,23 +95,29 @@ class Correction:
         return None if is_spread or not found else found
 
 
-def chains_move(found: Correction) -> Doubt | None:
+def chains_move(found: Correction) -> list[Doubt]:
     """Doubts if chains change the coordinates, or the draws along their principal axes."""
+    return _moves("chains of HMC", Code.CHAINS_MOVE, Code.CHAINS_MOVE_AXES, found)
+
+
+def _moves(what: str, code: Code, code_of_axes: Code, found: Correction) -> list[Doubt]:
+    """Axes change with their coordinates. So after a doubt about coordinates there is one about axes
+    only if these have further ones."""
+    doubts = []
     if not found.change.is_small(found.error):
-        return Code.CHAINS_MOVE.doubt(
-            f"chains of HMC move the draws: {found.change}", found.coordinates
-        )
+        doubts.append(code.doubt(f"{what} move the draws: {found.change}", found.coordinates))
     if not found.turned.is_small(found.error):
-        return Code.CHAINS_MOVE_AXES.doubt(
-            f"chains of HMC move the draws along their principal axes: {found.turned}",
-            found.coordinates_along,
-        )
-    return None
+        along = found.coordinates_along
+        sentence = f"{what} move the draws along their principal axes: {found.turned}"
+        known = set() if not doubts else {*(found.coordinates or along or ())}
+        if not doubts or len({*(along or ())} - known) > 1:
+            doubts.append(code_of_axes.doubt(sentence, along))
+    return doubts
 
 
 def weights_move(
     draws: Draws, weighed: Importance, change: Difference, axes: Float[np.ndarray, "d d"]
-) -> Doubt | None:
+) -> list[Doubt]:
     """Doubts if the weights change the draws.
 
     They also see shares of separate modes, which chains do not.
@@ -119,22 +125,13 @@ def weights_move(
     weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
     turned = difference(draws @ axes, weighed.draws @ axes, weights)
     found = Correction(change, turned, axes * draws.std(axis=0)[:, None], error)
-    if not change.is_small(error):
-        return Code.WEIGHTS_MOVE.doubt(
-            f"importance weights move the draws: {change}", found.coordinates
-        )
-    if not turned.is_small(error):
-        return Code.WEIGHTS_MOVE_AXES.doubt(
-            f"importance weights move the draws along their principal axes: {turned}",
-            found.coordinates_along,
-        )
+    doubts = _moves("importance weights", Code.WEIGHTS_MOVE, Code.WEIGHTS_MOVE_AXES, found)
     distance = sliced_distance(draws, weighed.draws, weights)
-    if distance > _FAR + error:
+    if not doubts and distance > _FAR + error:
         limit = f"at most {_FAR + error:.2f}"
-        return Code.SHARES_WRONG.doubt(
-            f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
-        )
-    return None
+        sentence = f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
+        doubts.append(Code.SHARES_WRONG.doubt(sentence))
+    return doubts
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:

@@ -192,6 +192,8 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
         return _fit_as_it_is(rng, other, known, began)
 
     if not target.has_log_density:
+        if plan.checkpoints is not None:  # there can be several trainings
+            raise ValueError("checkpoint must be None for a target that has only a score")
         return fit_to_score(rng, target, plan.init, fit_to, plan.show)
     if not uses_some_rows(target):
         return _fit_as_it_is(rng, target, plan, began)

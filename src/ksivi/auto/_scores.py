@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..results import Code, Fit, FitDiagnostics, Posterior
+from ..results import Code, Cost, Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, LineDensity, Target
 from ._verdict import FitTo, of_target, with_doubt, with_remark
 
@@ -36,26 +36,36 @@ def fit_to_score(
     mean of the draws.
     """
     start = np.zeros(target.dim) if init is None else _draws(rng, init).mean(axis=0)
-    num_nodes, count, before = _FEWEST_NODES, 0, math.inf
+    num_nodes, spent = _FEWEST_NODES, Cost(0.0, 0, 0)
+    best: tuple[Fit[FitDiagnostics], float] | None = None
     while True:
         try:
             fit = fit_to(_along_lines(target, start, num_nodes), init)
-        except RuntimeError:
-            if num_nodes == _FEWEST_NODES:
+        except (RuntimeError, ValueError, KeyboardInterrupt):
+            if best is None:
                 raise
-            return _judged(fit, before)  # the budget ended before another answer
-        count += (1 + num_nodes) * fit.cost.score_evals
-        fit = _of_score(fit, target, count)
+            return _judged(*best)  # stopped, or out of time, before another answer
+        spent = _sum(spent, fit.cost, 1 + num_nodes)
+        fit = _of_score(fit, target, spent)
         if fit.status.kind == "interrupted":
-            return fit
+            return fit if best is None else _judged(*best)
         show("integrals along other lines")
         draws = _draws(rng, fit.posterior)
         # From a draw: lines from the mean and from the origin may be the same.
         error = _difference(target, draws, (start, draws[0]), num_nodes)
-        if error < _GOOD_ERROR or not error < before or num_nodes >= _MOST_NODES:
+        if best is not None and not error < best[1]:
+            return _judged(*best)
+        if not error > _GOOD_ERROR or num_nodes >= _MOST_NODES:
             return _judged(fit, error)
-        start, before = draws.mean(axis=0), error
-        num_nodes, init = _MORE_NODES * num_nodes, fit.posterior
+        best = fit, error
+        start, init = draws.mean(axis=0), fit.posterior
+        num_nodes *= _MORE_NODES
+
+
+def _sum(before: Cost, cost: Cost, evals_each: int) -> Cost:
+    """What all fits cost. The seconds of each count from the beginning of the first."""
+    evals = before.score_evals + evals_each * cost.score_evals
+    return Cost(cost.seconds, before.steps + cost.steps, evals)
 
 
 def _draws(rng: np.random.Generator, posterior: Posterior) -> Float[np.ndarray, "n d"]:
@@ -83,10 +93,10 @@ def _difference(
     return float(np.std(values[0] - values[1]))
 
 
-def _of_score(fit: Fit[FitDiagnostics], target: Target, count: int) -> Fit[FitDiagnostics]:
-    """The fit as one to the target itself. Its evidence is not known: a score has no constant."""
-    diagnostics = dataclasses.replace(fit.diagnostics, elbo=math.nan, log_evidence=math.nan)
-    cost = dataclasses.replace(fit.cost, score_evals=count)
+def _of_score(fit: Fit[FitDiagnostics], target: Target, cost: Cost) -> Fit[FitDiagnostics]:
+    """The fit as one to the target itself. A score does not determine the evidence."""
+    unknown = ("elbo", "elbo_error", "log_evidence", "log_evidence_error")
+    diagnostics = dataclasses.replace(fit.diagnostics, **dict.fromkeys(unknown, math.nan))  # type: ignore[arg-type]
     return dataclasses.replace(of_target(fit, target), diagnostics=diagnostics, cost=cost)
 
 

@@ -75,6 +75,11 @@ class Sampler:
     """
 
     def __init__(self, rng: np.random.Generator, target: Target, passes: Passes):
+        if target.temperature is not None and target.temperature.base_scale is not None:
+            raise ValueError(
+                "target must have no base_scale for a fit that uses some of its rows: give all rows, "
+                "without batch_size"
+            )
         self.rng, self.target, self.passes = rng, target.unwhitened(), passes
         self.beta = 1.0 if target.temperature is None else float(target.temperature.beta)
         self._sizes: Float[np.ndarray, " n"] | None = None

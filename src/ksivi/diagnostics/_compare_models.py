@@ -18,6 +18,8 @@ from ._pareto import khat_threshold, pareto_khat
 
 _LEVEL = 1.959964
 """Half of a 95% interval, in standard errors."""
+_FIRST = 50
+"""Observations that tell the data of two sites apart."""
 _WIDENING = 1.5
 """As in the weights of `ksivi.fit`."""
 
@@ -67,15 +69,21 @@ def compare_models(
     cross-validation and WAIC, 2017.
     """
     key, num_draws = as_single_key(key), as_count(num_draws, "num_draws", minimum=100)
+    wants_loo = as_flag(loo, "loo")
     _require_fits(fits)
     _require_same_data(fits)
     evidence_key, draws_key = jax.random.split(key)
     found = [_with_evidence(evidence_key, name, fit) for name, fit in fits.items()]
     found = _with_probabilities(found)
-    if as_flag(loo, "loo"):
+    if wants_loo:
         found = _with_elpds(found, [_loo(draws_key, fit, num_draws) for fit in fits.values()])
-    order = lambda one: (math.isnan(one.log_evidence), -one.log_evidence, -one.elpd)  # noqa: E731
-    return ModelComparison(tuple(sorted(found, key=order)))
+    return ModelComparison(tuple(sorted(found, key=_order)))
+
+
+def _order(model: ComparedModel) -> tuple[float, ...]:
+    """By evidence, then by elpd, the largest first and what is not known last."""
+    values = (model.log_evidence, model.elpd)
+    return tuple(math.inf if math.isnan(value) else -value for value in values)
 
 
 def _require_fits(fits: dict[str, Fit]) -> None:
@@ -112,7 +120,9 @@ def _observed(fit: Fit) -> list[np.ndarray] | None:
     target = fit.posterior.target
     if target is None or target.model is None:
         return None
-    return [np.asarray(values, np.float64).ravel() for values in target.model.observed().values()]
+    found = target.model.observed().values()
+    # A likelihood that is a factor has no observed site.
+    return [np.asarray(values, np.float64).ravel() for values in found] or None
 
 
 def _num_rows(fit: Fit) -> int | None:
@@ -180,7 +190,7 @@ def _with_probabilities(models: list[ComparedModel]) -> list[ComparedModel]:
         change["evidence_difference_error"] = (
             0.0 if i == best else float(np.hypot(errors[i], errors[best]))
         )
-        if np.isfinite(values).all():
+        if np.isfinite(values + errors).all():
             middle, low, high = _probability(values, errors, i)
             change |= {
                 "probability": middle,
@@ -221,8 +231,13 @@ def _loo(key: PRNGKeyArray, fit: Fit, num_draws: int) -> _Loo | None:
     if target is None or target.model is None or not target.model.observed():
         return None
     posterior = fit.posterior if fit.refined is None else fit.refined.posterior
+    stored = getattr(posterior.family, "points", None)  # no draw counts twice
+    num_draws = num_draws if stored is None else min(num_draws, len(stored))
     by_site = target.model.log_likelihood(posterior.draws(key, num_draws))
-    parts = [np.asarray(values, np.float64).reshape(num_draws, -1) for values in by_site.values()]
+    observed = target.model.observed()
+    # Sites have the order of their data, whatever the models call them.
+    names = sorted(by_site, key=lambda name: tuple(np.ravel(observed[name])[:_FIRST].tolist()))
+    parts = [np.asarray(by_site[name], np.float64).reshape(num_draws, -1) for name in names]
     elpd, khat, limit = leave_one_out(np.concatenate(parts, axis=1))
     return _Loo(elpd, int(np.sum(khat > limit)))
 
@@ -240,13 +255,15 @@ def _with_elpds(models: list[ComparedModel], found: list[_Loo | None]) -> list[C
 
 
 def _with_elpd(model: ComparedModel, loo: _Loo, best: Float[np.ndarray, " m"]) -> ComparedModel:
-    difference = loo.elpd - best
+    total = float(loo.elpd.sum() - best.sum())
+    # A vector of observations can be one unit or several: then units have no partners.
+    is_paired = loo.elpd.shape == best.shape
     return dataclasses.replace(
         model,
         elpd=float(loo.elpd.sum()),
         elpd_error=_error_of_sum(loo.elpd),
-        elpd_difference=float(difference.sum()),
-        elpd_difference_error=_error_of_sum(difference),
+        elpd_difference=total,
+        elpd_difference_error=_error_of_sum(loo.elpd - best) if is_paired else math.nan,
         num_bad_khat=loo.num_bad,
     )
 

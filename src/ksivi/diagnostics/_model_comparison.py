@@ -51,7 +51,7 @@ class ComparedModel:
     def evidence_is_reliable(self) -> bool:
         """Whether the evidence is known, and the tail of its weights is light enough."""
         is_known = math.isfinite(self.log_evidence)
-        return is_known and not self.evidence_khat > self.evidence_khat_limit
+        return is_known and self.evidence_khat <= self.evidence_khat_limit
 
     @property
     def doubts(self) -> list[str]:
@@ -62,12 +62,18 @@ class ComparedModel:
                 f"the log evidence is not reliable: the k-hat of its weights is "
                 f"{self.evidence_khat:.2f}, and at most {self.evidence_khat_limit:.2f} is good"
             )
+        if math.isfinite(self.log_evidence) and math.isnan(self.log_evidence_error):
+            found.append(
+                "the error of the log evidence is not known, so there are no probabilities"
+            )
+        if math.isfinite(self.elpd_difference) and math.isnan(self.elpd_difference_error):
+            found.append("its elpd counts other units than that of the best model")
         return found
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelComparison:
-    """The compared models, the one with the largest evidence first. `str` is an aligned table.
+    """The compared models, the one with the largest evidence, then elpd, first. `str` is an aligned table.
 
     A model whose name begins with `!` in the table has a doubt, which is below the table.
 

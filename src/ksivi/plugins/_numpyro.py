@@ -61,6 +61,11 @@ def numpyro_guide(
     except ImportError as error:
         raise ImportError("numpyro_guide needs NumPyro: pip install 'ksivi[numpyro]'") from error
     require_callable(model, "model")
+    if fit_options.get("refine") is not None:
+        raise ValueError(
+            "refine must be None for a guide, which needs a density: corrected draws have none. "
+            "Use ksivi.fit with ksivi.from_numpyro for these"
+        )
     if not isinstance(prefix, str):
         raise ValueError(f"prefix must be text, got {describe(prefix)}")
     require_options(fit_options)

@@ -69,7 +69,7 @@ def parameters(found: Table) -> str:
     ]
     words = (
         "Off: how far the checks could show a mean, in standard deviations, a log width and the "
-        "tails to be off, as a lower bound with its standard error. The true error is at least the "
+        "tails to be off, as a lower bound with its standard error. Usually the true error is at least the "
         "bound minus two errors; 0 means that nothing was shown. Click a column's head to "
         "sort by it."
     )

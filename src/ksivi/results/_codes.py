@@ -7,7 +7,10 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-_GO_ON = "Go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)`"
+_GO_ON = (
+    "Go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)` up to 150 dimensions, and with "
+    "`ksivi.fit(key, target, init=fit)` above"
+)
 _STATES = (
     'use the states of the chains, `ksivi.fit(key, target, init=fit, refine="hmc")`, and then '
     "`fit.refined.posterior`"
@@ -53,7 +56,8 @@ class Code(enum.Enum):
     CHAINS_MOVE_AXES = (
         "chains-move-axes",
         "Chains of HMC change how parameters depend on each other",
-        f"Single parameters can be used, but not functions of several. {_GO_ON}, or {_STATES}.",
+        "Each parameter alone has the right mean and width, but functions of several are wrong. "
+        f"{_GO_ON}, or {_STATES}.",
     )
     CHAINS_NOT_SETTLED = (
         "chains-not-settled",
@@ -75,7 +79,7 @@ class Code(enum.Enum):
     WEIGHTS_MOVE_AXES = (
         "weights-move-axes",
         "Importance weights change how parameters depend on each other",
-        "Single parameters can be used, but not functions of several. For these use "
+        "Each parameter alone has the right mean and width, but functions of several are wrong. For these use "
         '`ksivi.fit(key, target, init=fit, refine="importance")` and then `fit.refined.posterior`.',
     )
     SHARES_WRONG = (
@@ -196,18 +200,18 @@ class Code(enum.Enum):
     LINES_NOT_COMPARED = (
         "lines-not-compared",
         "Integrals of the score were not compared",
-        "Run the same call again, and let it finish.",
+        "Run the same call again, and let it finish. If the score is not finite at some draws, mend it.",
     )
     R_HAT = (
         "r-hat",
         "The chains do not agree",
-        "Run longer: `ksivi.NUTS(num_warmup=2_000, num_draws=5_000)`. If R-hat stays large, look for "
+        "Run longer, for example `ksivi.NUTS(num_warmup=2_000, num_draws=5_000)`. If R-hat stays large, look for "
         f"separate modes, or {_REPARAMETRISE}.",
     )
     FEW_EFFECTIVE = (
         "few-effective",
         "Too few effective draws",
-        "Draw more: `ksivi.NUTS(num_draws=5_000)`. If the number stays small, standardise the data and "
+        "Draw more, for example `ksivi.NUTS(num_draws=5_000)`. If the number stays small, standardise the data and "
         "reparametrise.",
     )
     DIVERGENCES = (

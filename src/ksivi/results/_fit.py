@@ -15,7 +15,7 @@ from ._diagnostics import Diagnostics, FitDiagnostics
 from ._posterior import Posterior
 from ._status import Status
 from ._table import Table
-from ._verdicts import chosen, explained, next_steps, table_of, trusted_numbers
+from ._verdicts import chosen, explained, next_steps, table_of, trusted_together
 
 D = TypeVar("D", bound=Diagnostics)
 
@@ -61,8 +61,9 @@ class Fit(Generic[D]):
 
         The bounds of a `ksivi.fit` come from its checks. Chains of HMC start from draws of the
         answer, and importance weights are used where they are reliable. Chains move draws towards
-        the target, so what they change is a lower bound of the error. They are lowered for the
-        number of parameters, so that bound − 2 standard errors exceeds no error in 95% of fits.
+        the target, so the error is usually at least as large as what they change. Bounds are lowered
+        for the number of parameters. They fail where chains overshoot, or leave a narrow place
+        slowly.
         `train` and `run` check no single number: their bounds are "not examined".
 
         **Returns:** a `ksivi.results.Table`.
@@ -81,7 +82,8 @@ class Fit(Generic[D]):
         """Whether the checks found nothing against these parameters.
 
         It can be True in a fit that is not trusted because of other parameters. Some doubts are
-        about all parameters, such as a missed mode; it is False then.
+        about all parameters, such as a missed mode; it is False then. Others are about how
+        parameters depend on each other: each alone can be trusted then, but not two of them.
 
         **Arguments:**
 
@@ -93,7 +95,7 @@ class Fit(Generic[D]):
         """
         is_chosen = chosen(self.posterior, names)
         about = self.posterior, self.status, self.trusted, self.diagnostics
-        return bool(np.all(trusted_numbers(*about)[is_chosen]))
+        return trusted_together(*about, is_chosen)
 
     def explain(self) -> str:
         """For each doubt: what was found, which parameters it is about, and the next step.

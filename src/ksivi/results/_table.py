@@ -20,7 +20,7 @@ class Shown:
     **Attributes:**
 
     - `bound`: 0 if they showed nothing; NaN if it was not examined.
-    - `error`: the standard error. The true error is at least bound − 2 errors.
+    - `error`: the standard error. Usually the true error is at least bound − 2 errors.
     """
 
     bound: float = NAN

@@ -19,6 +19,8 @@ _NUM_DRAWS = 4_000
 _MOST_OFF = 0.3
 """In a fit with doubts, a number whose mean or log width is surely off by more is not trusted."""
 _MOST_NAMES = 6
+_ABOUT_AXES = (Code.CHAINS_MOVE_AXES.value, Code.WEIGHTS_MOVE_AXES.value)
+"""Doubts about how parameters depend on each other. Alone, each has the right mean and width."""
 _NOTHING = "The checks found nothing to act on."
 _NO_CODES = "There is no code: an earlier version of ksivi, or another library, gave this status."
 
@@ -89,7 +91,7 @@ def about(posterior: Posterior, doubt: Doubt) -> str:
     if doubt.coordinates is None:
         return "all parameters" if doubt.is_about_all else ""
     numbers = numbers_of(posterior)
-    touched = numbers.touched(np.asarray(doubt.coordinates, int))
+    touched = _touched(posterior, doubt)
     names = [name for name, is_it in zip(numbers.names, touched, strict=True) if is_it]
     more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
     return ", ".join(names[:_MOST_NAMES]) + more
@@ -115,18 +117,41 @@ def _wrapped(label: str, text: str) -> str:
 def trusted_numbers(
     posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
 ) -> Bool[np.ndarray, " p"]:
-    """Which numbers have nothing against them. In a trusted fit these are all."""
+    """Which numbers, each alone, have nothing against them. In a trusted fit these are all."""
     numbers = numbers_of(posterior)
-    count = len(numbers.names)
     if trusted:
-        return np.ones(count, bool)
-    touched = [i for one in status.doubts for i in one.coordinates or ()]
-    is_local = status.kind == "not trusted" and touched
-    if not is_local or any(one.is_about_all for one in status.doubts):
-        return np.zeros(count, bool)
+        return np.ones(len(numbers.names), bool)
+    alone = [one for one in status.doubts if one.code not in _ABOUT_AXES]
+    is_local = status.kind == "not trusted" and any(
+        one.coordinates or one.code in _ABOUT_AXES for one in status.doubts
+    )
+    if not is_local or any(one.is_about_all for one in alone):
+        return np.zeros(len(numbers.names), bool)
     found = _stored(diagnostics)
-    is_off = np.zeros(count, bool) if found is None else _is_off(found)
+    is_off = np.zeros(len(numbers.names), bool) if found is None else _is_off(found)
+    touched = [i for one in alone for i in one.coordinates or ()]
     return ~numbers.touched(np.asarray(touched, int)) & ~is_off
+
+
+def trusted_together(
+    posterior: Posterior,
+    status: Status,
+    trusted: bool,
+    diagnostics: Diagnostics | None,
+    wanted: Bool[np.ndarray, " p"],
+) -> bool:
+    """Whether nothing speaks against these numbers, nor against how they depend on each other."""
+    if not np.all(trusted_numbers(posterior, status, trusted, diagnostics)[wanted]):
+        return False
+    doubts = [one for one in status.doubts if not trusted and one.code in _ABOUT_AXES]
+    return all(np.sum(_touched(posterior, one)[wanted]) < 2 for one in doubts)
+
+
+def _touched(posterior: Posterior, doubt: Doubt) -> Bool[np.ndarray, " p"]:
+    numbers = numbers_of(posterior)
+    if doubt.coordinates is None:
+        return np.ones(len(numbers.names), bool)
+    return numbers.touched(np.asarray(doubt.coordinates, int))
 
 
 def _is_off(found: ParameterChecks) -> Bool[np.ndarray, " p"]:

@@ -28,6 +28,11 @@ class GivenBoth(eqx.Module):
 def given_both(target: Target, data: NamedDraws) -> Target:
     """The posterior of a model given its observed data and these, all rows of both."""
     model = require_model(target.model, "a second data set")
+    if not model.observed():
+        raise ValueError(
+            "the model must have an observed site to be calibrated around its data: a likelihood that "
+            "is a factor cannot be simulated. Write it as a distribution with obs="
+        )
     density = target.density.whole if isinstance(target.density, PlateDensity) else target.density
     assert isinstance(density, PytreeDensity)
     both = dataclasses.replace(density, log_density=GivenBoth(model, data))
