@@ -40,7 +40,9 @@ def library_attributes() -> Attributes:
 
 def about_run(status: Status, trusted: bool, diagnostics: Diagnostics) -> About:
     """The method, the answer, the status and the evidence of a run. What is unknown is left out."""
-    method, answer = _METHODS.get(diagnostics.kind), getattr(diagnostics, "answer", None)
+    # A fit of a user's own need not have diagnostics of ours.
+    method = _METHODS.get(getattr(diagnostics, "kind", ""))
+    answer = getattr(diagnostics, "answer", None)
     found: Attributes = {
         **({"method": method} if method else {}),
         **({"answer": answer} if answer else {}),
