@@ -165,3 +165,31 @@ def test_a_fit_agrees_with_pymcs_own_sampler():
         true = truth[name].to_numpy().ravel()
         assert abs(float(values.mean()) - true.mean()) < 0.1 * true.std()
         assert float(values.std()) == pytest.approx(true.std(), rel=0.1)
+
+
+def by_group(names=True):
+    """Effects of groups with named dimensions, of which the data say which one a row belongs to."""
+    coords = {"group": ["a", "b", "c"]} if names else {}
+    with pymc.Model(coords=coords) as model:
+        if not names:
+            model.add_coord("group", length=3)
+        of = pymc.Data("of", np.array([0, 1, 2, 2]))
+        size = pymc.Data("size", np.array([1.0, 2.0, 3.0]), dims="group")
+        effect = pymc.Normal("effect", 0 * size, 1, dims="group")
+        pymc.Normal("y", effect[of], 0.01, observed=np.zeros(4), shape=of.shape)
+    return model
+
+
+@pytest.mark.parametrize("names", [True, False])
+def test_predictions_use_the_draws_of_variables_with_named_dimensions(names):
+    """PyMC draws variables from their prior again if their coordinates or data seem changed."""
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    model = by_group(names)
+    target = ksivi.from_pymc(model)
+    draws = {"effect": jnp.arange(60.0).reshape(20, 3)}
+    found = target.model.predictive(KEY, draws)["y"]
+    np.testing.assert_allclose(found, draws["effect"][:, np.array([0, 1, 2, 2])], atol=0.1)
+    with model:
+        pymc.set_data({"of": np.array([2, 0])})
+    found = target.model.predictive(KEY, draws)["y"]
+    np.testing.assert_allclose(found, draws["effect"][:, np.array([2, 0])], atol=0.1)

@@ -62,16 +62,12 @@ class PyMCModel(AbstractModel):
         }
 
     def predictive(self, key, draws, *args, **kwargs):
-        import arviz
         import pymc
 
         if args or kwargs:
             raise ValueError("a PyMC model takes no arguments: set new data with pymc.set_data")
-        stored = arviz.from_dict(
-            posterior={name: np.asarray(values)[None] for name, values in draws.items()}
-        )
         found = pymc.sample_posterior_predictive(
-            stored, self.model, random_seed=_seed(key), progressbar=False
+            _stored(self.model, draws), self.model, random_seed=_seed(key), progressbar=False
         )
         return {name: values.to_numpy()[0] for name, values in found.posterior_predictive.items()}
 
@@ -99,6 +95,36 @@ class PyMCModel(AbstractModel):
                 for name, to in zip(self.names, self.supports, strict=True)
             ]
             return dict(zip(names, jax.vmap(function)(*parts), strict=True))
+
+
+def _stored(model: Any, draws: NamedDraws) -> Any:
+    """The draws as PyMC would have stored them.
+
+    Without the coordinates and the data of the model, PyMC would take variables that depend on them
+    for changed, and draw them from their prior again.
+    """
+    import arviz
+
+    known = {dim: labels for dim, labels in model.coords.items() if labels is not None}
+    dims = {
+        name: [dim for dim in of if dim is not None]
+        for name, of in model.named_vars_to_dims.items()
+        if name in draws and all(dim is None or dim in model.coords for dim in of)
+    }
+    groups = {
+        "posterior": {name: np.asarray(values)[None] for name, values in draws.items()},
+        "constant_data": {one.name: np.asarray(one.get_value()) for one in _shared(model)},
+    }
+    dims |= {one.name: model.named_vars_to_dims.get(one.name, []) for one in _shared(model)}
+    about = {"coords": known, "dims": {name: list(of) for name, of in dims.items()}}
+    if arviz.__version__.startswith("0."):
+        return arviz.from_dict(**groups, **about)
+    return arviz.from_dict(groups, **about)
+
+
+def _shared(model: Any) -> list[Any]:
+    """The data of a model that `pymc.set_data` can change."""
+    return [one for one in model.data_vars if hasattr(one, "get_value")]
 
 
 def from_pymc(model: Any) -> Target:
