@@ -122,10 +122,10 @@ def _faults(found: ChainDiagnostics) -> list[Doubt]:
     return faults
 
 
-def blackjax(name: str) -> ModuleType:
-    """A module of BlackJAX, which is an optional dependency."""
+def blackjax(name: str = "") -> ModuleType:
+    """BlackJAX, which is an optional dependency, or a module of it."""
     try:
-        return importlib.import_module(f"blackjax.{name}")
+        return importlib.import_module(f"blackjax.{name}" if name else "blackjax")
     except ImportError as error:
         raise ImportError("MCMC needs BlackJAX: pip install 'ksivi[mcmc]'") from error
 

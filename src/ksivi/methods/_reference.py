@@ -1,7 +1,6 @@
 """Reference draws by NUTS for targets without an exact sampler, checked and cached on disk."""
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import warnings
@@ -24,6 +23,7 @@ from .._core.fingerprints import add_array, program_of, without_addresses
 from ..families import Empirical
 from ..results import Fit
 from ..targets import Target
+from ._chains import blackjax
 from ._method import require_values
 from ._nuts import NUTS
 from ._run import run
@@ -131,7 +131,7 @@ def _pulled_back(target: Target, transform: Callable[[Point], Point]) -> Target:
 def fingerprint(function: Callable[[Point], Array], dim: int, settings: Any) -> str:
     """A hash of the function's computation, its arrays, and the settings."""
     program = program_of(lambda parts, x: parts[0](x), (function, settings), jnp.zeros(dim))
-    versions = [_VERSION, jax.__version__, importlib.metadata.version("blackjax")]
+    versions = [_VERSION, jax.__version__, blackjax().__version__]
     digest = hashlib.sha256(json.dumps(versions).encode())
     digest.update(program.text.encode())
     static = eqx.filter(settings, eqx.is_array, inverse=True)
