@@ -111,12 +111,12 @@ def _stored(model: Any, draws: NamedDraws) -> Any:
         for name, of in model.named_vars_to_dims.items()
         if name in draws and all(dim is None or dim in model.coords for dim in of)
     }
-    groups = {
+    groups: dict[str, Any] = {
         "posterior": {name: np.asarray(values)[None] for name, values in draws.items()},
         "constant_data": {one.name: np.asarray(one.get_value()) for one in _shared(model)},
     }
     dims |= {one.name: model.named_vars_to_dims.get(one.name, []) for one in _shared(model)}
-    about = {"coords": known, "dims": {name: list(of) for name, of in dims.items()}}
+    about: dict[str, Any] = {"coords": known, "dims": {name: list(of) for name, of in dims.items()}}
     if arviz.__version__.startswith("0."):
         return arviz.from_dict(**groups, **about)
     return arviz.from_dict(groups, **about)
