@@ -1,6 +1,5 @@
 """The page of all methods from records alone: every number where it belongs, and gaps where nothing has run."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import ksivi_paper as paper
+from kept_records import keep
 from ksivi_paper import Folder
 from ksivi_paper.methods import methods
 from ksivi_paper.records import plain
@@ -56,14 +56,6 @@ def few():
         record("boston-released-released-aisivi", scores(3.0, 3.2)),
         record("boston-released-released-ksivi", scores(2.5, 2.5)),
     ]
-
-
-def keep(folder, records):
-    for one in records:
-        path = folder / "records" / one["experiment"] / f"{one['cell']}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(one))
-    return Folder(folder)
 
 
 @pytest.fixture(scope="module")

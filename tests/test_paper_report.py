@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import ksivi_paper as paper
-from ksivi_paper import EXPERIMENTS, Folder, headline, write_report
+from kept_records import keep
+from ksivi_paper import EXPERIMENTS, headline, write_report
 from ksivi_paper.report.index import Entry, RecordIndex, Spread
 from ksivi_paper.report.notes import Notes, verdict
 from ksivi_paper.report.summary import BEGIN, END
@@ -125,14 +126,6 @@ def one_of_each():
         record("smoothness/ksivi", smoothness, status=["step limit"]),
         record("estimators/ksivi-fixed", {"rows": sizes}, status=[]),
     ]
-
-
-def keep(folder, records):
-    for one in records:
-        path = folder / "records" / one["experiment"] / f"{one['cell']}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(one))
-    return Folder(folder)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ already. They are the same cells here, so what has run there does not run again.
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, get_args
 
 from ksivi.comparison import TrainedMethod
 
@@ -16,21 +16,7 @@ from .experiments import DIMS, EXPERIMENTS, UCI, for_preset, network, paper_plan
 from .networks import Setup
 from .training import Training
 
-METHODS: tuple[TrainedMethod, ...] = (
-    "ksivi",
-    "ksivi-u",
-    "ksivi-stein",
-    "ksivi-combined",
-    "sivi",
-    "sivi-sm",
-    "uivi",
-    "kpg",
-    "kpg-is",
-    "amortized-svgd",
-    "denoised-score",
-    "pvi",
-    "aisivi",
-)
+METHODS: tuple[TrainedMethod, ...] = get_args(TrainedMethod)
 TOYS = ("banana", "multimodal", "x-shaped", "student-t", "eight-gaussians")
 PATHS = tuple(f"diffusion-{dim}" for dim in DIMS)
 NETWORKS = UCI
