@@ -277,14 +277,19 @@ def test_half_a_line_that_ends_with_a_newline_is_kept(tmp_path):
     assert path.read_bytes() == before
 
 
-@pytest.mark.slow
-def test_ctrl_c_in_the_command_discards_the_replication_and_the_same_command_goes_on(tmp_path):
-    model, out = tmp_path / "model.py", tmp_path / "out"
+def command_in(folder, *options):
+    """The folder of the results, and `ksivi calibrate` on a line and three observations."""
+    model, data, out = folder / "model.py", folder / "y.json", folder / "out"
     model.write_text(COMMAND_MODEL)
-    (tmp_path / "y.json").write_text('{"y": [1.5, 2.5, 3.5]}')
+    data.write_text('{"y": [1.5, 2.5, 3.5]}')
     code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
     command = [sys.executable, "-c", code, "calibrate", f"{model}:line", "--out", str(out)]
-    command += ["--data", str(tmp_path / "y.json"), "--replications", "2", "--steps", "300"]
+    return out, [*command, "--data", str(data), *options]
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_the_command_discards_the_replication_and_the_same_command_goes_on(tmp_path):
+    out, command = command_in(tmp_path, "--replications", "2", "--steps", "300")
     lines = lambda: (out / "replications.jsonl").read_text().splitlines()  # noqa: E731
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     next(line for line in process.stderr if line.startswith("1 of 2: "))
@@ -305,12 +310,7 @@ def test_ctrl_c_in_the_command_discards_the_replication_and_the_same_command_goe
 @pytest.mark.slow
 def test_the_command_calibrates_around_the_data(tmp_path):
     """The same command finds its replications again, and the prior's replications are others."""
-    model, out = tmp_path / "model.py", tmp_path / "out"
-    model.write_text(COMMAND_MODEL)
-    (tmp_path / "y.json").write_text('{"y": [1.5, 2.5, 3.5]}')
-    code = "import sys; from ksivi.cli import main; sys.argv[0] = 'ksivi'; main()"
-    command = [sys.executable, "-c", code, "calibrate", f"{model}:line", "--out", str(out)]
-    command += ["--data", str(tmp_path / "y.json"), "--replications", "3", "--json"]
+    out, command = command_in(tmp_path, "--replications", "3", "--json")
     run = lambda *more: subprocess.run(  # noqa: E731
         [*command, *more], capture_output=True, text=True, timeout=300
     )
