@@ -146,7 +146,7 @@ def _fitted(one: Case, kind: str, truth: Draws, seed: int, **how: Any) -> Iterat
     found = fit.diagnostics.parameters
     if found is not None:
         draws = fit.posterior.host_draws(np.random.default_rng(seed + 1), _NUM_DRAWS)
-        yield about | {"kind": kind} | _compared(fit.posterior, found, draws, truth)
+        yield about | {"kind": kind} | _compared(one, fit.posterior, found, draws, truth)
     if not how:
         yield about | {"kind": "rough"} | _rough(one, fit.posterior, truth, seed)
 
@@ -167,16 +167,20 @@ def _rough(one: Case, of: ksivi.Posterior, truth: Draws, seed: int) -> dict[str,
         numbers.of(draws[:10_000]),
         error_bounds(numbers.of(draws[:10_000]), Better(states, numbers.of(moved.before))),
     )
-    return _compared(posterior, found, draws, truth)
+    return _compared(one, posterior, found, draws, truth)
 
 
 def _compared(
-    posterior: ksivi.Posterior, found: ParameterChecks, draws: Draws, truth: Draws
+    one: Case, posterior: ksivi.Posterior, found: ParameterChecks, draws: Draws, truth: Draws
 ) -> dict[str, Any]:
     """The bounds beside the errors, which have some noise of their own."""
     numbers = numbers_of(posterior)
-    ours, theirs = numbers.of(draws), numbers.of(truth)
-    sd = np.maximum(np.asarray(found.sd), 1e-30)
+    names = list(numbers.names)
+    known = [name for name in names if name in (one.columns or names)]
+    at = [names.index(name) for name in known]
+    ours = numbers.of(draws)[:, at]
+    theirs = truth[:, [one.columns.index(n) for n in known]] if one.columns else numbers.of(truth)
+    sd = np.maximum(np.asarray(found.sd)[at], 1e-30)
     widths = [np.diff(np.quantile(x, (0.05, 0.95), axis=0), axis=0)[0] for x in (ours, theirs)]
     mean = np.abs(ours.mean(axis=0) - theirs.mean(axis=0)) / sd
     noise = np.sqrt(ours.var(axis=0) / len(ours) + theirs.var(axis=0) / len(theirs)) / sd
@@ -185,13 +189,21 @@ def _compared(
     width_noise = np.full(len(sd), 1.1 * np.sqrt(1 / len(ours) + 1 / len(theirs)))
     return {
         "numbers": len(sd),
-        "mean": _counts(found.mean_off, found.mean_off_error, mean, noise),
-        "width": _counts(found.width_off, found.width_off_error, width, width_noise),
+        "mean": _counts(_at(found.mean_off, at), _at(found.mean_off_error, at), mean, noise),
+        "width": _counts(
+            _at(found.width_off, at), _at(found.width_off_error, at), width, width_noise
+        ),
     }
 
 
-def _counts(bounds: Any, errors: Any, actual: np.ndarray, noise: np.ndarray) -> dict[str, Any]:
-    least = np.asarray(bounds, float) - 2 * np.asarray(errors, float)
+def _at(values: Any, at: list[int]) -> np.ndarray:
+    return np.asarray(values, float)[at]
+
+
+def _counts(
+    bounds: np.ndarray, errors: np.ndarray, actual: np.ndarray, noise: np.ndarray
+) -> dict[str, Any]:
+    least = bounds - 2 * errors
     is_large = actual > _LARGE
     return {
         "exceeds": int(np.sum(least > actual)),

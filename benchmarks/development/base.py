@@ -22,6 +22,8 @@ class Case:
 
     - `target`: what a method is given.
     - `truth`: makes draws of the truth, on the scale that `view` gives.
+    - `columns`: the numbers that the columns of `truth` are, as `fit.table()` names them, where `view` has a scale of
+      its own.
     - `held_out`: whether it was written once `fit` was final, so that nothing was chosen on it.
     - `view`: key, posterior and n to draws on that scale; the target's own, unconstrained scale unless given.
     """
@@ -33,6 +35,7 @@ class Case:
         np.asarray(posterior.sample(key, n))
     )
     held_out: bool = False
+    columns: tuple[str, ...] = ()
 
 
 def exact(name: str, log_density: Callable, dim: int, draw: Callable[[Array], Array]) -> Case:

@@ -112,7 +112,14 @@ def _case(place: Path, name: str) -> Case:
             draws["theta"] = draws["mu"][:, None] + draws["tau"][:, None] * draws["z"]
         return np.stack([_column(draws, column) for column in stored], axis=1)
 
-    return Case(stem, target, lambda: np.stack(list(stored.values()), axis=1), view)
+    truth = lambda: np.stack(list(stored.values()), axis=1)  # noqa: E731
+    return Case(stem, target, truth, view, columns=tuple(map(_our_name, stored)))
+
+
+def _our_name(name: str) -> str:
+    """Stan counts from 1: "beta[2]" is our "beta[1]"."""
+    site, _, index = name.partition("[")
+    return f"{site}[{int(index[:-1]) - 1}]" if index else site
 
 
 def _column(draws: dict[str, np.ndarray], name: str) -> np.ndarray:
