@@ -105,7 +105,8 @@ def test_the_benchmark_counts_bounds_that_exceed_errors():
     from benchmarks import bounds
 
     actual, noise = np.array([0.5, 0.02, 0.2, 0.0]), np.full(4, 0.01)
-    found = bounds._counts((0.4, 0.05, 0.3, 0.03), (0.02, 0.01, 0.01, 0.02), actual, noise)
+    least, errors = np.array([0.4, 0.05, 0.3, 0.03]), np.array([0.02, 0.01, 0.01, 0.02])
+    found = bounds._counts(least, errors, actual, noise)
     assert (found["exceeds"], found["surely"]) == (2, 1)  # the second by less than the noise
     assert (found["large"], found["shown"]) == (2, 2)
     line = {"case": "a", "kind": "fit", "numbers": 4, "mean": found, "width": found}
