@@ -11,8 +11,8 @@ import pytest
 
 import ksivi
 from known import KEY
-from ksivi.auto._doubts import Correction, chains_move
-from ksivi.diagnostics import difference
+from ksivi.auto._doubts import Correction, chains_move, weights_move
+from ksivi.diagnostics import Importance, difference
 from ksivi.results import Code, Doubt, FitDiagnostics, Numbers, ParameterChecks, Status
 from ksivi.results._status import status_from_json, status_to_json
 from ksivi.targets import supports
@@ -301,6 +301,55 @@ def test_a_doubt_names_the_coordinates_that_move():
     both = chains_move(_changed(0.8, turn=True))
     assert [one.code for one in both] == ["chains-move", "chains-move-axes"]
     assert set(both[1].coordinates) >= {1, 2}
+
+
+def test_a_sentence_gives_the_limits_of_what_is_too_large():
+    """And nothing else: a reader sees at once what is wrong."""
+    sentence = str(chains_move(_changed(0.8))[0])
+    assert re.fullmatch(
+        r"chains of HMC move the draws: means 0\.1\d \(0\.\d\d\) sd, at most 0\.10 \(0\.30\)",
+        sentence,
+    )
+    wide = np.random.default_rng(0).normal(size=(20_000, 2))
+    said = difference(wide, wide * np.exp([0.5, 0.0])).too_large()
+    assert said.startswith("log widths 0.25 (0.50), at most 0.10 (0.30), tails 0.")
+    assert said.endswith(", within 0.6% to 2%")
+    assert difference(wide, wide).too_large() == ""
+    assert difference(wide, wide + 0.1 * wide.std(axis=0) + 1e-3).too_large() == (
+        "means 0.101 (0.10) sd, at most 0.10 (0.30)"
+    )
+    shifted = difference(wide, wide + 0.35).too_large(error=0.03)
+    assert shifted.startswith("means 0.35 (0.35) sd, at most 0.16 (0.36), tails")
+
+
+def _of_two_modes(share, shift, seed):
+    """Draws around (5, 5) and (−5, −5), and around (5, −5) and (−5, 5), and one more coordinate.
+
+    All coordinates but the last have the same marginals, whatever the share of the first two modes.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.choice([-5.0, 5.0], 8_000)
+    second = first * np.where(rng.random(8_000) < share, 1, -1)
+    third = np.full(8_000, shift)
+    return np.stack([first, second, third], axis=1) + rng.normal(size=(8_000, 3))
+
+
+@pytest.mark.parametrize(
+    ("share", "shift", "codes"),
+    [
+        (0.5, 0.0, []),
+        (0.5, 0.5, ["weights-move"]),
+        (0.95, 0.0, ["shares-wrong"]),
+        (0.95, 0.5, ["weights-move", "shares-wrong"]),
+    ],
+)
+def test_a_doubt_about_one_coordinate_does_not_hide_wrong_shares(share, shift, codes):
+    draws, exact = _of_two_modes(0.5, 0.0, 0), _of_two_modes(share, shift, 1)
+    weighed = Importance(exact, np.zeros(8_000), 0.0, 0.0, 0.0, 0.0, 0)
+    weights = np.full(8_000, 1 / 8_000)
+    change = difference(draws, exact, weights)
+    found = weights_move(draws, weighed, change, np.eye(3))
+    assert [one.code for one in found] == codes
 
 
 def test_an_axis_of_many_coordinates_is_about_all_draws():
