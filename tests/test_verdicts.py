@@ -177,12 +177,58 @@ def test_a_table_has_rows_by_name_and_prints_aligned():
     lines = str(table).splitlines()
     heads = "mean sd 5% 50% 95% mean off width off tails off trusted"
     assert lines[0].split() == heads.split()
-    assert len({len(line) for line in lines}) == 1
-    assert re.search(r"^a .* 0\.05±0\.01 +0\.00±0\.02 +0\.00±0\.30% +no$", lines[1])
+    assert len({len(line) for line in lines[:15]}) == 1
+    assert re.search(r"^a .* 0\.05±0\.01 +0\.00±0\.02 +0\.00±0\.30% +no: chains-move$", lines[1])
+    assert " ".join(lines[15:]).startswith(
+        "Off: lower bounds ± standard errors. Of means in sd, of"
+    )
     assert max(map(len, table.text(72).splitlines())) <= 72
     assert "95%" not in table.text(72)
+    assert "no: chains-move" in table.text(76)
+    assert re.search(r"^a .* no$", table.text(60), flags=re.MULTILINE)
     with pytest.raises(ValueError, match=r"name must be one of a, rate\[0\], .* got 'b'"):
         table["b"]
+
+
+def test_a_row_says_what_speaks_against_it():
+    """Also where its bounds are 0: a doubt can be about a single tail, or about all draws."""
+    tail = Code.CHAINS_MOVE.doubt("chains of HMC move the draws: tails", (0, 8), (8,))
+    table = a_fit(doubted(tail)).table()
+    assert table["a"].against == ("chains-move",)
+    assert table["theta[0,0]"].against == ("one tail",)
+    assert table["theta[0,1]"].against == ()
+    assert table["theta[0,1]"].verdict == "yes"
+    assert "no: one tail" in str(table)
+    assert "one tail: fewer than 0.6% or more than 2%" in str(table)
+    assert table.to_dict()["theta[0,0]"]["against"] == "one tail"
+    both = a_fit(doubted(tail, Code.MISSED_MODE.doubt("a mode"))).table()
+    assert both["theta[0,0]"].against == ("one tail", "missed-mode")
+    assert both["theta[0,0]"].verdict == "no: one tail +1"
+    assert both["theta[0,1]"].against == ("missed-mode",)
+    off = a_fit(doubted(tail), off=0.5).table()
+    assert off["a"].against == ("chains-move",)  # its bound is seen in the row
+    assert off["theta[0,1]"].against == ("mean off",)
+    assert a_fit(Status("converged", "good"), trusted=True).table()["a"].against == ()
+    ended = Status.of_doubts("step limit", [Code.STEP_LIMIT.doubt("ran all 5 steps")])
+    assert a_fit(ended).table()["a"].against == ("step limit",)
+    assert "one tail" not in str(a_fit(doubted(moves(0))).table())
+
+
+def test_a_doubt_says_of_which_coordinates_only_a_tail_is_off():
+    rng = np.random.default_rng(0)
+    exact, draws = rng.normal(size=(2, 20_000, 3))
+    draws[:, 0] += 1.0
+    draws[:, 1] = np.clip(draws[:, 1], -2.2, None)  # no draws in the left tail
+    change = difference(draws, exact)
+    assert change.where_large().tolist() == [0, 1]
+    (doubt,) = chains_move(Correction(change, difference(exact, exact), np.eye(3)))
+    assert doubt.coordinates == (0, 1)
+    assert doubt.by_tail == (1,)
+    status = doubted(doubt)
+    assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status
+    old = {"code": "chains-move", "sentence": "moved", "coordinates": [0]}
+    found = status_from_json({"kind": "not trusted", "reason": "moved", "doubts": [old]})
+    assert found.doubts[0].by_tail == ()
 
 
 def test_a_table_becomes_plain_values():

@@ -106,7 +106,8 @@ def _moves(what: str, code: Code, code_of_axes: Code, found: Correction) -> list
     doubts = []
     if not found.change.is_small(found.error):
         large = found.change.too_large(found.error)
-        doubts.append(code.doubt(f"{what} move the draws: {large}", found.coordinates))
+        by_tail = found.change.where_only_a_tail(found.error).tolist()
+        doubts.append(code.doubt(f"{what} move the draws: {large}", found.coordinates, by_tail))
     if not found.turned.is_small(found.error):
         along = found.coordinates_along
         large = found.turned.too_large(found.error)

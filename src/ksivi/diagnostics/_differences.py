@@ -93,13 +93,21 @@ class Difference:
 
         - `error`: the standard error of a shift. The limit grows by twice this number.
         """
-        changes = np.maximum(np.abs(self.shift), np.abs(self.width))
-        is_large = ~(changes <= _ON_AVERAGE + 2 * error)
+        is_large = self._moves_each(error)
         if self.each_tail is not None:
             noise = np.sqrt(self.each_tail / self.sizes[0] + _LEVELS[0] / self.sizes[1])
             is_low = self.each_tail < _FEWEST_BEYOND - noise
             is_large |= np.any(is_low | (self.each_tail > _MOST_BEYOND + noise), axis=0)
         return np.flatnonzero(is_large)
+
+    def where_only_a_tail(self, error: float = 0.0) -> Int[np.ndarray, " k"]:
+        """Those of `where_large` whose shift and width are small."""
+        large = self.where_large(error)
+        return large[~self._moves_each(error)[large]]
+
+    def _moves_each(self, error: float) -> Bool[np.ndarray, " d"]:
+        changes = np.maximum(np.abs(self.shift), np.abs(self.width))
+        return ~(changes <= _ON_AVERAGE + 2 * error)
 
     def is_tiny(self, n: float) -> bool:
         """Whether the changes are hardly more than the noise of n draws.

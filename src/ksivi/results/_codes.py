@@ -227,9 +227,12 @@ class Code(enum.Enum):
         "each.",
     )
 
-    def doubt(self, sentence: str, coordinates: Iterable[int] | None = None) -> "Doubt":
+    def doubt(
+        self, sentence: str, coordinates: Iterable[int] | None = None, by_tail: Iterable[int] = ()
+    ) -> "Doubt":
         """A doubt with this code."""
-        return Doubt(self.value, sentence, None if coordinates is None else tuple(coordinates))
+        where = None if coordinates is None else tuple(coordinates)
+        return Doubt(self.value, sentence, where, tuple(by_tail))
 
     @classmethod
     def of(cls, code: str) -> "Code | None":
@@ -246,13 +249,16 @@ class Doubt:
     - `code`: a short word that stays the same in later versions, such as `chains-move`.
     - `sentence`: what was found, with its numbers.
     - `coordinates`: the unconstrained coordinates that it is about; None if it is about all draws.
+    - `by_tail`: those of these coordinates whose mean and width are right, and a tail is not.
     """
 
     code: str
     sentence: str
     coordinates: tuple[int, ...] | None = None
+    by_tail: tuple[int, ...] = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "by_tail", tuple(map(int, self.by_tail)))
         if self.coordinates is not None:
             object.__setattr__(self, "coordinates", tuple(map(int, self.coordinates)))
 
