@@ -39,6 +39,7 @@ MEANINGS = {
     "line integrals": "How far log densities differ between integrals of the score along lines.",
     "modes": "How many separate modes the search found, and how it looked for them.",
     "answer": "What the draws come from.",
+    "refined draws": "Corrected draws, and their verdict. All else is about the draws before the correction.",
 }
 _SMALL = f"Means (in sd) and log widths {SMALL_CHANGES}"
 LIMITS = {

@@ -38,7 +38,9 @@ class Fit(Generic[D]):
     - `history`: arrays over the steps, with `"step"` and `"loss"` at least.
     - `cost`: `seconds`, `steps`, `score_evals`.
     - `state`: pass it as `resume=` to continue the run.
-    - `refined`: None, or draws that were corrected by importance weights or by MCMC.
+    - `refined`: None, or draws that were corrected by importance weights or by MCMC. `status`,
+        `trusted` and `table()` are about `posterior`; corrected draws have their own, such as
+        `fit.refined.trusted`.
     """
 
     posterior: Posterior
@@ -107,7 +109,8 @@ class Fit(Generic[D]):
         return explained(self.posterior, self.status)
 
     def __str__(self) -> str:
-        rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
+        of = "" if self.refined is None else " (the draws before the refinement)"
+        rows = [("status", str(self.status)), ("trusted", f"{'yes' if self.trusted else 'no'}{of}")]
         rows += self._next_steps()
         rows += self.diagnostics.rows()
         cost = self.cost
@@ -128,7 +131,9 @@ class Fit(Generic[D]):
         checked = found.parameters if isinstance(found, FitDiagnostics) else None
         if checked is None or len(checked.names) > _MOST_PRINTED:
             return []
-        return ["", self.table().text(columns)]
+        of = "These are the draws before the refinement; fit.refined.table() is about the others."
+        lines = [] if self.refined is None else textwrap.wrap(of, columns)
+        return ["", self.table().text(columns), *lines]
 
 
 def gathered(fit: Fit) -> Fit:
