@@ -13,7 +13,15 @@ import ksivi
 from known import KEY
 from ksivi.auto._doubts import Correction, chains_move, weights_move
 from ksivi.diagnostics import Importance, difference
-from ksivi.results import Code, Doubt, FitDiagnostics, Numbers, ParameterChecks, Status
+from ksivi.results import (
+    Code,
+    Doubt,
+    FitDiagnostics,
+    Numbers,
+    ParameterChecks,
+    RefinedDraws,
+    Status,
+)
 from ksivi.results._status import status_from_json, status_to_json
 from ksivi.targets import supports
 
@@ -273,6 +281,55 @@ def test_an_explanation_has_the_numbers_the_parameters_and_the_next_step():
     assert "no code" in a_fit(Status("diverged", "as an earlier version says")).explain()
     assert "what now" not in str(fine)
     assert "[budget]" in str(a_fit(doubted(Code.BUDGET.doubt("late"))))
+
+
+def _next(code, **known):
+    """The next step for a fit with these diagnostics."""
+    fit = a_fit(doubted(code.doubt("something")))
+    of = dataclasses.replace(fit, diagnostics=dataclasses.replace(fit.diagnostics, **known))
+    text = " ".join(of.explain().split())
+    return text.partition(" next ")[2].partition(" more docs")[0]
+
+
+TRAINED = "a trained sampler"
+HMC = {"number": 1_000, "effective": 1_000.0, "num_transitions": 40, "verdict": "so"}
+BY_HMC = "Hamiltonian Monte Carlo from the sampler's draws"
+
+
+def test_a_next_step_that_was_taken_is_not_given_again():
+    first = _next(Code.CHAINS_MOVE, answer=TRAINED)
+    assert first.startswith("fit.table() shows which parameters moved. Go on with ksivi.fit(key,")
+    assert "init=fit, num_steps=20_000" in first
+    assert 'refine="hmc"' in first
+    for given in ("init", "num_steps"):
+        second = _next(Code.CHAINS_MOVE, answer=TRAINED, given=(given,))
+        assert "num_steps" not in second
+        assert (
+            'Use the states of the chains, ksivi.fit(key, target, init=fit, refine="hmc")' in second
+        )
+        assert "Go on" not in second
+    refined = RefinedDraws(BY_HMC, trusted=False, **HMC)
+    third = _next(Code.CHAINS_MOVE, answer=TRAINED, given=("init", "refine"), refined=refined)
+    assert "refine=" not in third
+    assert "Reparametrise" in third
+    assert "reference_draws" in third
+    good = RefinedDraws(BY_HMC, trusted=True, **HMC)
+    said = _next(Code.CHAINS_MOVE, answer=TRAINED, given=("init", "refine"), refined=good)
+    assert "Use fit.refined.posterior, which passed the checks" in said
+    by_weights = _next(Code.SHARES_WRONG, refined=refined)
+    assert 'refine="importance"' in by_weights  # the other refinement was not tried
+    assert "num_steps" not in _next(Code.MISSED_MODE, given=("num_steps",))
+
+
+@pytest.mark.parametrize("code", [one for one in Code if one.remedies], ids=lambda one: one.value)
+def test_only_a_trained_sampler_is_told_a_number_of_steps(code):
+    if code is not Code.MISSED_MODE:  # which says to train one
+        assert "num_steps" not in _next(code, answer="a mixture of 8 Gaussians")
+        assert "num_steps" not in _next(code, answer="a warped Gaussian")
+    everything = RefinedDraws(BY_HMC + ", importance", trusted=False, **HMC)
+    tried = _next(code, answer=TRAINED, given=("init", "num_steps", "refine"), refined=everything)
+    assert tried.endswith(".")
+    assert len(tried) > len(code.next_step.replace("`", "")) + 10  # there is always a next step
 
 
 def test_a_printed_fit_has_the_table_of_few_numbers(monkeypatch):

@@ -46,9 +46,7 @@ def as_batch(
 ) -> tuple[PRNGKeyArray, list[Target]]:
     """One key and one target for each fit."""
     keys = as_keys(key)
-    targets: list[Target] = (
-        list(target) if isinstance(target, list | tuple) else [target] * keys.size
-    )
+    targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * keys.size
     if keys.shape != (len(targets),):
         raise ValueError(
             f"key must have one key per target, got keys of shape {keys.shape} for "

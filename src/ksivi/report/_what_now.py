@@ -37,7 +37,7 @@ def _what_now(record: Record) -> str:
     items = [
         f"<dt>{escape(title)} <code>{doubt.code}</code></dt>"
         f"<dd>{_about(record, doubt)}{_formatted(step)}</dd>"
-        for doubt, title, step in next_steps(record.status)
+        for doubt, title, step in next_steps(record.status, record.diagnostics)
     ]
     if not items:
         return ""

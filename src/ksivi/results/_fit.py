@@ -106,7 +106,7 @@ class Fit(Generic[D]):
         print(fit.explain())
         ```
         """
-        return explained(self.posterior, self.status)
+        return explained(self.posterior, self.status, self.diagnostics)
 
     def __str__(self) -> str:
         of = "" if self.refined is None else " (the draws before the refinement)"
@@ -121,7 +121,7 @@ class Fit(Generic[D]):
 
     def _next_steps(self) -> list[tuple[str, str]]:
         """What to do about each doubt. A trusted fit needs nothing."""
-        found = [] if self.trusted else next_steps(self.status)
+        found = [] if self.trusted else next_steps(self.status, self.diagnostics)
         steps = [f"[{doubt.code}] {step.replace('`', '')}" for doubt, _, step in found]
         return [("what now" if i == 0 else "", step) for i, step in enumerate(steps)]
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from .._core.checks import describe
+from ._advice import advice
 from ._codes import Code, Doubt
 from ._diagnostics import Diagnostics, FitDiagnostics, ParameterChecks
 from ._numbers import Numbers
@@ -72,21 +73,23 @@ def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray,
     return is_chosen
 
 
-def explained(posterior: Posterior, status: Status) -> str:
+def explained(posterior: Posterior, status: Status, diagnostics: Diagnostics | None) -> str:
     """For each code: what was found in this fit, what it is about, and the next step."""
     if not status.doubts:
         return f"{status}\n\n{_NOTHING if status.kind == 'converged' else _NO_CODES}"
-    parts = [_explained(posterior, one) for one in status.doubts]
+    parts = [_explained(posterior, one, diagnostics) for one in status.doubts]
     return "\n\n".join([str(status.kind), *parts])
 
 
-def next_steps(status: Status) -> list[tuple[Doubt, str, str]]:
-    """Each doubt with the title and the next step of its code, each code once."""
+def next_steps(status: Status, diagnostics: Diagnostics | None) -> list[tuple[Doubt, str, str]]:
+    """Each doubt with the title of its code and the next step for this fit, each code once."""
     first: dict[str, Doubt] = {}
     for doubt in status.doubts:
         first.setdefault(doubt.code, doubt)
     pairs = [(doubt, Code.of(doubt.code)) for doubt in first.values()]
-    return [(doubt, code.title, code.next_step) for doubt, code in pairs if code is not None]
+    return [
+        (doubt, code.title, advice(code, diagnostics)) for doubt, code in pairs if code is not None
+    ]
 
 
 def about(posterior: Posterior, doubt: Doubt) -> str:
@@ -100,10 +103,10 @@ def about(posterior: Posterior, doubt: Doubt) -> str:
     return ", ".join(names[:_MOST_NAMES]) + more
 
 
-def _explained(posterior: Posterior, doubt: Doubt) -> str:
+def _explained(posterior: Posterior, doubt: Doubt, diagnostics: Diagnostics | None) -> str:
     code = Code.of(doubt.code)
     rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
-    rows += [("next", code.next_step.replace("`", "") if code else "")]
+    rows += [("next", advice(code, diagnostics).replace("`", "") if code else "")]
     rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
     title = f"[{doubt.code}] {code.title if code else ''}".strip()
     lines = [_wrapped(label, text) for label, text in rows if text]
