@@ -57,7 +57,7 @@ def test_corrected_draws_have_a_verdict_of_their_own(narrow, monkeypatch):
     found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)
     corrected = found.refined
     assert corrected.trusted, corrected.status
-    assert "Use fit.refined.posterior, which passed the checks" in found.explain()
+    assert "Use fit.refined.posterior, which passed the checks" in " ".join(found.explain().split())
     assert corrected.num_transitions >= 40
     assert corrected.effective >= 1_000
     table = corrected.table()
