@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import ksivi
-from known import COVARIANCE, KEY, MEAN, gaussian
+from known import COVARIANCE, KEY, MEAN, family_of, gaussian
 from ksivi._core.mixtures import Mixture
 from ksivi.auto import _answers, _fit
+from ksivi.auto._answers import sampler_again
 from ksivi.auto._refine import refined_again
+from ksivi.auto._start import start_from
 from ksivi.families import GaussianMixture
 from ksivi.results import Code, Status
 from ksivi.targets import Evaluator
@@ -134,3 +136,16 @@ def test_a_doubt_about_the_log_density_is_about_corrected_draws_too(narrow):
     doubted = with_doubt(found, Code.ROWS_ERROR.doubt("the log density is off"))
     assert doubted.refined.status.codes == ("rows-error",)
     assert not doubted.diagnostics.refined.trusted
+
+
+@pytest.mark.parametrize(("scale", "is_kept"), [(1.0, True), (0.5, False)])
+def test_an_earlier_sampler_that_passes_is_not_trained_again(scale, is_kept):
+    of = gaussian()
+    rng, evaluate = np.random.default_rng(0), Evaluator(of)
+    sampler = ksivi.Posterior.of(family_of(MEAN, scale * np.asarray(COVARIANCE)), of)
+    start = start_from(rng, evaluate, sampler)
+    answer = sampler_again(rng, evaluate, sampler, start)
+    assert (answer is not None) == is_kept
+    if answer is not None:
+        assert answer.is_final
+        assert answer.posterior.family is sampler.family

@@ -36,7 +36,7 @@ from ..training import (
     on_devices,
     stages,
 )
-from ._answers import Draws, mixture_answer, trained_answer
+from ._answers import Draws, mixture_answer, sampler_again, trained_answer
 from ._arguments import Kind, as_batch, as_init, as_kind, as_target, is_batch, names_given
 from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
@@ -108,8 +108,7 @@ def fit(
         which are about training, is given.
     - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
         from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
-        `fit.refined.trusted` is about them, `fit.trusted` about the answer. If `init` is a checked
-        fit to this target, it is only refined.
+        `fit.refined.trusted` is about them. If `init` is a fit to this target, it is only refined.
     - `num_steps`: maximum number of training steps.
     - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
         of the machine, and the status says what was left out. If it ends the search, there is
@@ -233,8 +232,7 @@ def _fit_as_it_is(
     if plan.refine is not None:
         evaluate.deadline = math.inf
         with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
-            found = answer.posterior, answer.findings, start.modes
-            corrected = refined(rng, evaluate, plan.refine, *found)
+            corrected = refined(rng, evaluate, plan.refine, answer, start.modes)
     fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
     if is_large and fit.status.kind == "converged":
         fit = with_remark(fit, "not examined: further modes, the joint shape beyond correlations")
@@ -302,8 +300,10 @@ def _trained(
     began: float,
 ) -> Answer:
     init = plan.init if plan.init and isinstance(plan.init.family, SemiImplicit) else None
+    near = init if start.known and plan.kind != "sampler" else None
+    answer = None if near is None else sampler_again(rng, evaluate, near, start)
     watched = plan.callbacks, plan.checkpoints, plan.show, began
-    return trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
+    return answer or trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
 
 
 def _fit_many(

@@ -31,6 +31,7 @@ from ._measured import Measured, measure, settled_chains
 from ._modes import Modes, misses_modes
 from ._parameters import checked_parameters
 from ._trust import doubts_of
+from ._verdict import Answer
 
 Draws = Float[np.ndarray, "n d"]
 Refinement = Literal["hmc", "importance"]
@@ -123,7 +124,8 @@ def refined_again(
         corrected = None
     else:
         findings = Findings(earlier.diagnostics, doubts, found.weighed, found.moved, found.is_light)
-        corrected = refined(rng, evaluate, refine, earlier.posterior, findings, None)
+        answer = Answer(earlier.posterior, earlier.diagnostics.answer, findings)
+        corrected = refined(rng, evaluate, refine, answer, None)
     cost = Cost(time.perf_counter() - began, 0, evaluate.count)
     return with_refined(dataclasses.replace(earlier, cost=cost), corrected)
 
@@ -140,8 +142,7 @@ def refined(
     rng: np.random.Generator,
     evaluate: Evaluator,
     refine: Refinement,
-    posterior: Posterior,
-    findings: Findings | None,
+    answer: Answer,
     modes: Modes | None,
 ) -> Refined | None:
     """The corrected draws, taken from the checks; None if the draws could not be checked.
@@ -150,6 +151,7 @@ def refined(
 
     - `modes`: the modes that the search found, which the draws must not miss.
     """
+    posterior, findings = answer.posterior, answer.findings
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
     by, num_transitions = _IN_WORDS[refine], 0
