@@ -126,3 +126,15 @@ def test_an_earlier_fit_that_still_fits_is_checked_as_it_is():
     assert again.trusted, again.status
     assert again.cost.score_evals < 0.7 * first.cost.score_evals
     assert_log_rates(again.posterior.sample(KEY, 20_000), 2)
+
+
+def test_a_fit_knows_what_was_given():
+    first = ksivi.fit(KEY, normal_model(20), progress=False)
+    assert first.diagnostics.given == ()
+    again = ksivi.fit(
+        KEY, normal_model(20), init=first, at_least="gaussian", num_steps=5, progress=False
+    )
+    assert again.diagnostics.given == ("init", "num_steps")
+    refined = ksivi.fit(KEY, normal_model(20), refine="hmc", progress=False)
+    assert refined.diagnostics.given == ("refine",)
+    assert refined.refined.trusted, refined.refined.status

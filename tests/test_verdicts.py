@@ -11,9 +11,17 @@ import pytest
 
 import ksivi
 from known import KEY
-from ksivi.auto._doubts import Correction, chains_move
-from ksivi.diagnostics import difference
-from ksivi.results import Code, Doubt, FitDiagnostics, Numbers, ParameterChecks, Status
+from ksivi.auto._doubts import Correction, chains_move, weights_move
+from ksivi.diagnostics import Importance, difference
+from ksivi.results import (
+    Code,
+    Doubt,
+    FitDiagnostics,
+    Numbers,
+    ParameterChecks,
+    RefinedDraws,
+    Status,
+)
 from ksivi.results._status import status_from_json, status_to_json
 from ksivi.targets import supports
 
@@ -177,12 +185,58 @@ def test_a_table_has_rows_by_name_and_prints_aligned():
     lines = str(table).splitlines()
     heads = "mean sd 5% 50% 95% mean off width off tails off trusted"
     assert lines[0].split() == heads.split()
-    assert len({len(line) for line in lines}) == 1
-    assert re.search(r"^a .* 0\.05±0\.01 +0\.00±0\.02 +0\.00±0\.30% +no$", lines[1])
+    assert len({len(line) for line in lines[:15]}) == 1
+    assert re.search(r"^a .* 0\.05±0\.01 +0\.00±0\.02 +0\.00±0\.30% +no: chains-move$", lines[1])
+    assert " ".join(lines[15:]).startswith(
+        "Off: lower bounds ± standard errors. Of means in sd, of"
+    )
     assert max(map(len, table.text(72).splitlines())) <= 72
     assert "95%" not in table.text(72)
+    assert "no: chains-move" in table.text(76)
+    assert re.search(r"^a .* no$", table.text(60), flags=re.MULTILINE)
     with pytest.raises(ValueError, match=r"name must be one of a, rate\[0\], .* got 'b'"):
         table["b"]
+
+
+def test_a_row_says_what_speaks_against_it():
+    """Also where its bounds are 0: a doubt can be about a single tail, or about all draws."""
+    tail = Code.CHAINS_MOVE.doubt("chains of HMC move the draws: tails", (0, 8), (8,))
+    table = a_fit(doubted(tail)).table()
+    assert table["a"].against == ("chains-move",)
+    assert table["theta[0,0]"].against == ("one tail",)
+    assert table["theta[0,1]"].against == ()
+    assert table["theta[0,1]"].verdict == "yes"
+    assert "no: one tail" in str(table)
+    assert "one tail: fewer than 0.6% or more than 2%" in str(table)
+    assert table.to_dict()["theta[0,0]"]["against"] == "one tail"
+    both = a_fit(doubted(tail, Code.MISSED_MODE.doubt("a mode"))).table()
+    assert both["theta[0,0]"].against == ("one tail", "missed-mode")
+    assert both["theta[0,0]"].verdict == "no: one tail +1"
+    assert both["theta[0,1]"].against == ("missed-mode",)
+    off = a_fit(doubted(tail), off=0.5).table()
+    assert off["a"].against == ("chains-move",)  # its bound is seen in the row
+    assert off["theta[0,1]"].against == ("mean off",)
+    assert a_fit(Status("converged", "good"), trusted=True).table()["a"].against == ()
+    ended = Status.of_doubts("step limit", [Code.STEP_LIMIT.doubt("ran all 5 steps")])
+    assert a_fit(ended).table()["a"].against == ("step limit",)
+    assert "one tail" not in str(a_fit(doubted(moves(0))).table())
+
+
+def test_a_doubt_says_of_which_coordinates_only_a_tail_is_off():
+    rng = np.random.default_rng(0)
+    exact, draws = rng.normal(size=(2, 20_000, 3))
+    draws[:, 0] += 1.0
+    draws[:, 1] = np.clip(draws[:, 1], -2.2, None)  # no draws in the left tail
+    change = difference(draws, exact)
+    assert change.where_large().tolist() == [0, 1]
+    (doubt,) = chains_move(Correction(change, difference(exact, exact), np.eye(3)))
+    assert doubt.coordinates == (0, 1)
+    assert doubt.by_tail == (1,)
+    status = doubted(doubt)
+    assert status_from_json(json.loads(json.dumps(status_to_json(status)))) == status
+    old = {"code": "chains-move", "sentence": "moved", "coordinates": [0]}
+    found = status_from_json({"kind": "not trusted", "reason": "moved", "doubts": [old]})
+    assert found.doubts[0].by_tail == ()
 
 
 def test_a_table_becomes_plain_values():
@@ -227,6 +281,55 @@ def test_an_explanation_has_the_numbers_the_parameters_and_the_next_step():
     assert "no code" in a_fit(Status("diverged", "as an earlier version says")).explain()
     assert "what now" not in str(fine)
     assert "[budget]" in str(a_fit(doubted(Code.BUDGET.doubt("late"))))
+
+
+def _next(code, **known):
+    """The next step for a fit with these diagnostics."""
+    fit = a_fit(doubted(code.doubt("something")))
+    of = dataclasses.replace(fit, diagnostics=dataclasses.replace(fit.diagnostics, **known))
+    text = " ".join(of.explain().split())
+    return text.partition(" next ")[2].partition(" more docs")[0]
+
+
+TRAINED = "a trained sampler"
+HMC = {"number": 1_000, "effective": 1_000.0, "num_transitions": 40, "verdict": "so"}
+BY_HMC = "Hamiltonian Monte Carlo from the sampler's draws"
+
+
+def test_a_next_step_that_was_taken_is_not_given_again():
+    first = _next(Code.CHAINS_MOVE, answer=TRAINED)
+    assert first.startswith("fit.table() shows which parameters moved. Go on with ksivi.fit(key,")
+    assert "init=fit, num_steps=20_000" in first
+    assert 'refine="hmc"' in first
+    for given in ("init", "num_steps"):
+        second = _next(Code.CHAINS_MOVE, answer=TRAINED, given=(given,))
+        assert "num_steps" not in second
+        assert (
+            'Use the states of the chains, ksivi.fit(key, target, init=fit, refine="hmc")' in second
+        )
+        assert "Go on" not in second
+    refined = RefinedDraws(BY_HMC, trusted=False, **HMC)
+    third = _next(Code.CHAINS_MOVE, answer=TRAINED, given=("init", "refine"), refined=refined)
+    assert "refine=" not in third
+    assert "Reparametrise" in third
+    assert "reference_draws" in third
+    good = RefinedDraws(BY_HMC, trusted=True, **HMC)
+    said = _next(Code.CHAINS_MOVE, answer=TRAINED, given=("init", "refine"), refined=good)
+    assert "Use fit.refined.posterior, which passed the checks" in said
+    by_weights = _next(Code.SHARES_WRONG, refined=refined)
+    assert 'refine="importance"' in by_weights  # the other refinement was not tried
+    assert "num_steps" not in _next(Code.MISSED_MODE, given=("num_steps",))
+
+
+@pytest.mark.parametrize("code", [one for one in Code if one.remedies], ids=lambda one: one.value)
+def test_only_a_trained_sampler_is_told_a_number_of_steps(code):
+    if code is not Code.MISSED_MODE:  # which says to train one
+        assert "num_steps" not in _next(code, answer="a mixture of 8 Gaussians")
+        assert "num_steps" not in _next(code, answer="a warped Gaussian")
+    everything = RefinedDraws(BY_HMC + ", importance", trusted=False, **HMC)
+    tried = _next(code, answer=TRAINED, given=("init", "num_steps", "refine"), refined=everything)
+    assert tried.endswith(".")
+    assert len(tried) > len(code.next_step.replace("`", "")) + 10  # there is always a next step
 
 
 def test_a_printed_fit_has_the_table_of_few_numbers(monkeypatch):
@@ -301,6 +404,55 @@ def test_a_doubt_names_the_coordinates_that_move():
     both = chains_move(_changed(0.8, turn=True))
     assert [one.code for one in both] == ["chains-move", "chains-move-axes"]
     assert set(both[1].coordinates) >= {1, 2}
+
+
+def test_a_sentence_gives_the_limits_of_what_is_too_large():
+    """And nothing else: a reader sees at once what is wrong."""
+    sentence = str(chains_move(_changed(0.8))[0])
+    assert re.fullmatch(
+        r"chains of HMC move the draws: means 0\.1\d \(0\.\d\d\) sd, at most 0\.10 \(0\.30\)",
+        sentence,
+    )
+    wide = np.random.default_rng(0).normal(size=(20_000, 2))
+    said = difference(wide, wide * np.exp([0.5, 0.0])).too_large()
+    assert said.startswith("log widths 0.25 (0.50), at most 0.10 (0.30), tails 0.")
+    assert said.endswith(", within 0.6% to 2%")
+    assert difference(wide, wide).too_large() == ""
+    assert difference(wide, wide + 0.1 * wide.std(axis=0) + 1e-3).too_large() == (
+        "means 0.101 (0.10) sd, at most 0.10 (0.30)"
+    )
+    shifted = difference(wide, wide + 0.35).too_large(error=0.03)
+    assert shifted.startswith("means 0.35 (0.35) sd, at most 0.16 (0.36), tails")
+
+
+def _of_two_modes(share, shift, seed):
+    """Draws around (5, 5) and (−5, −5), and around (5, −5) and (−5, 5), and one more coordinate.
+
+    All coordinates but the last have the same marginals, whatever the share of the first two modes.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.choice([-5.0, 5.0], 8_000)
+    second = first * np.where(rng.random(8_000) < share, 1, -1)
+    third = np.full(8_000, shift)
+    return np.stack([first, second, third], axis=1) + rng.normal(size=(8_000, 3))
+
+
+@pytest.mark.parametrize(
+    ("share", "shift", "codes"),
+    [
+        (0.5, 0.0, []),
+        (0.5, 0.5, ["weights-move"]),
+        (0.95, 0.0, ["shares-wrong"]),
+        (0.95, 0.5, ["weights-move", "shares-wrong"]),
+    ],
+)
+def test_a_doubt_about_one_coordinate_does_not_hide_wrong_shares(share, shift, codes):
+    draws, exact = _of_two_modes(0.5, 0.0, 0), _of_two_modes(share, shift, 1)
+    weighed = Importance(exact, np.zeros(8_000), 0.0, 0.0, 0.0, 0.0, 0)
+    weights = np.full(8_000, 1 / 8_000)
+    change = difference(draws, exact, weights)
+    found = weights_move(draws, weighed, change, np.eye(3))
+    assert [one.code for one in found] == codes
 
 
 def test_an_axis_of_many_coordinates_is_about_all_draws():

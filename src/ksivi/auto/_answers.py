@@ -95,6 +95,19 @@ def _checked(
     return dataclasses.replace(answer, findings=findings)
 
 
+def sampler_again(
+    rng: np.random.Generator, evaluate: Evaluator, init: Posterior, start: Start
+) -> Answer | None:
+    """An earlier sampler as it is, if nothing speaks against it; otherwise None."""
+    posterior = dataclasses.replace(init, target=evaluate.target.unwhitened(), about=None)
+    try:
+        findings = examine(rng, evaluate, posterior, start)
+    except OutOfTime:
+        return None
+    good = dataclasses.replace(findings, is_close=True)  # as of a sampler that was trained now
+    return None if findings.doubts else Answer(posterior, "a trained sampler", good)
+
+
 def trained_answer(
     rng: np.random.Generator,
     evaluate: Evaluator,

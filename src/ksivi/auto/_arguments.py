@@ -1,12 +1,12 @@
 """The arguments of `fit`, checked."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .._core.checks import as_choice
+from .._core.checks import as_choice, as_keys
 from ..results import Fit, Posterior
 from ..targets import Target
 
@@ -39,3 +39,24 @@ def as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
 
 def is_batch(key: PRNGKeyArray) -> bool:
     return bool(np.ndim(key)) if hasattr(key, "dtype") else False
+
+
+def as_batch(
+    key: PRNGKeyArray, target: Target | Sequence[Target], checkpoint: Any
+) -> tuple[PRNGKeyArray, list[Target]]:
+    """One key and one target for each fit."""
+    keys = as_keys(key)
+    targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target] * keys.size
+    if keys.shape != (len(targets),):
+        raise ValueError(
+            f"key must have one key per target, got keys of shape {keys.shape} for "
+            f"{len(targets)} targets"
+        )
+    if checkpoint is not None:
+        raise ValueError("checkpoint must be None for several targets: give each its own call")
+    return keys, targets
+
+
+def names_given(**arguments: Any) -> tuple[str, ...]:
+    """The names of the arguments that were given."""
+    return tuple(name for name, value in arguments.items() if value is not None)

@@ -105,10 +105,13 @@ def _moves(what: str, code: Code, code_of_axes: Code, found: Correction) -> list
     only if these have further ones."""
     doubts = []
     if not found.change.is_small(found.error):
-        doubts.append(code.doubt(f"{what} move the draws: {found.change}", found.coordinates))
+        large = found.change.too_large(found.error)
+        by_tail = found.change.where_only_a_tail(found.error).tolist()
+        doubts.append(code.doubt(f"{what} move the draws: {large}", found.coordinates, by_tail))
     if not found.turned.is_small(found.error):
         along = found.coordinates_along
-        sentence = f"{what} move the draws along their principal axes: {found.turned}"
+        large = found.turned.too_large(found.error)
+        sentence = f"{what} move the draws along their principal axes: {large}"
         known = set() if not doubts else {*(found.coordinates or along or ())}
         if not doubts or len({*(along or ())} - known) > 1:
             doubts.append(code_of_axes.doubt(sentence, along))
@@ -126,12 +129,37 @@ def weights_move(
     turned = difference(draws @ axes, weighed.draws @ axes, weights)
     found = Correction(change, turned, axes * draws.std(axis=0)[:, None], error)
     doubts = _moves("importance weights", Code.WEIGHTS_MOVE, Code.WEIGHTS_MOVE_AXES, found)
-    distance = sliced_distance(draws, weighed.draws, weights)
-    if not doubts and distance > _FAR + error:
-        limit = f"at most {_FAR + error:.2f}"
-        sentence = f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
-        doubts.append(Code.SHARES_WRONG.doubt(sentence))
-    return doubts
+    wrong = _shares_wrong(draws, weighed.draws, weights, error, _not_named(doubts, draws.shape[1]))
+    return [*doubts, wrong] if wrong else doubts
+
+
+def _not_named(doubts: list[Doubt], dim: int) -> Int[np.ndarray, " k"]:
+    """The coordinates that these doubts leave to be used."""
+    if any(one.coordinates is None for one in doubts):
+        return np.zeros(0, int)
+    return np.setdiff1d(np.arange(dim), [i for one in doubts for i in one.coordinates or ()])
+
+
+def _shares_wrong(
+    draws: Draws,
+    weighed: Draws,
+    weights: Float[np.ndarray, " m"],
+    error: float,
+    columns: Int[np.ndarray, " k"],
+) -> Doubt | None:
+    """Doubts if these coordinates have another joint distribution, such as other shares of modes.
+
+    Coordinates that move are left out: they are named already, and are far off for that reason.
+    """
+    if not len(columns):
+        return None
+    distance = sliced_distance(draws[:, columns], weighed[:, columns], weights)
+    if distance <= _FAR + error:
+        return None
+    limit = f"at most {_FAR + error:.2f}"
+    return Code.SHARES_WRONG.doubt(
+        f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
+    )
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:
@@ -145,7 +173,8 @@ def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:
     if found.is_small() or np.max(outside) <= _OUTSIDE:
         return None
     return Code.RUNS_DIFFER.doubt(
-        f"independent runs differ, and chains of HMC do not bring them together: {found}"
+        f"independent runs differ, and chains of HMC do not bring them together: "
+        f"{found.too_large()}"
     )
 
 

@@ -15,7 +15,6 @@ from jaxtyping import PRNGKeyArray
 from .._core.checks import (
     as_count,
     as_flag,
-    as_keys,
     as_positive,
     as_single_key,
     describe,
@@ -26,7 +25,7 @@ from .._core.programs import program_cache
 from .._core.sharding import as_mesh, require_threads, use_mesh
 from .._core.threads import few_threads
 from ..families import SemiImplicit
-from ..results import Code, Fit, FitDiagnostics, Posterior, gathered
+from ..results import Fit, FitDiagnostics, Posterior, gathered
 from ..targets import Evaluator, OutOfTime, Target
 from ..training import (
     Callback,
@@ -37,18 +36,25 @@ from ..training import (
     on_devices,
     stages,
 )
-from ._answers import Draws, mixture_answer, trained_answer
-from ._arguments import Kind, as_init, as_kind, as_target, is_batch
+from ._answers import Draws, mixture_answer, sampler_again, trained_answer
+from ._arguments import Kind, as_batch, as_init, as_kind, as_target, is_batch, names_given
 from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
 from ._many_rows import could_use_some_rows, fit_to_rows, uses_some_rows
 from ._measured import LARGE_DIM
 from ._price import Price
 from ._recipe import Recipe
-from ._refine import Refinement, refined, require_refinement
+from ._refine import (
+    Refinement,
+    checked_before,
+    refined,
+    refined_again,
+    require_refinement,
+    with_refined,
+)
 from ._scores import fit_to_score
 from ._start import Start, find_start, start_from
-from ._verdict import Answer, conclude, cost_of, of_target, with_remark
+from ._verdict import Answer, conclude, cost_of, ended_by_budget, of_target, with_remark
 
 
 def fit(
@@ -102,6 +108,7 @@ def fit(
         which are about training, is given.
     - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
         from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
+        `fit.refined.trusted` is about them. If `init` is a fit to this target, it is only refined.
     - `num_steps`: maximum number of training steps.
     - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
         of the machine, and the status says what was left out. If it ends the search, there is
@@ -151,7 +158,10 @@ def fit(
     )
     bar = stages(progress)
     watching = [*callbacks, *([] if bar is None else [bar])]
-    plan = _Plan(earlier, refine, recipe, kind, budget, watching, checkpoints, bar)
+    given = names_given(init=init, num_steps=num_steps, refine=refine)
+    plan = _Plan(earlier, refine, recipe, kind, budget, watching, checkpoints, bar, given)
+    if refine is not None and at_least is None and kind != "sampler":
+        plan = dataclasses.replace(plan, checked=checked_before(init, single))
     try:
         with (
             program_cache(as_flag(cache, "cache")),
@@ -177,6 +187,8 @@ class _Plan:
     callbacks: list[Callback]
     checkpoints: Checkpoints | None
     bar: Stages | None
+    given: tuple[str, ...] = ()
+    checked: Fit[FitDiagnostics] | None = None  # a fit to this target, which is only refined
     is_advised: bool = True
 
     def show(self, stage: str) -> None:
@@ -191,6 +203,9 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
         known = dataclasses.replace(plan, init=init, is_advised=False)
         return _fit_as_it_is(rng, other, known, began)
 
+    if plan.checked is not None and plan.refine is not None:
+        plan.show("refinement")
+        return refined_again(rng, Evaluator(target), plan.refine, plan.checked, began)
     if not target.has_log_density:
         if plan.checkpoints is not None:  # there can be several trainings
             raise ValueError("checkpoint must be None for a target that has only a score")
@@ -213,15 +228,17 @@ def _fit_as_it_is(
     start, answer = (_large if is_large else _small)(rng, evaluate, plan, began)
     corrected = None
     if evaluate.is_over:
-        answer = _ended_by_budget(answer, plan.budget, is_large)
+        answer = ended_by_budget(answer, plan.budget, is_large)
     if plan.refine is not None:
         evaluate.deadline = math.inf
         with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
-            corrected = refined(rng, evaluate, plan.refine, answer)
+            corrected = refined(rng, evaluate, plan.refine, answer, start.modes)
     fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
     if is_large and fit.status.kind == "converged":
         fit = with_remark(fit, "not examined: further modes, the joint shape beyond correlations")
-    return dataclasses.replace(fit, refined=corrected)
+    known = dataclasses.replace(fit.diagnostics, given=plan.given)
+    fit = dataclasses.replace(fit, diagnostics=known)
+    return fit if plan.refine is None else with_refined(fit, corrected)
 
 
 def _small(
@@ -283,33 +300,17 @@ def _trained(
     began: float,
 ) -> Answer:
     init = plan.init if plan.init and isinstance(plan.init.family, SemiImplicit) else None
+    near = init if start.known and plan.kind != "sampler" else None
+    answer = None if near is None else sampler_again(rng, evaluate, near, start)
     watched = plan.callbacks, plan.checkpoints, plan.show, began
-    return trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
-
-
-def _ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
-    """The answer, with a doubt if a better one would have been tried: not after a large one."""
-    findings = answer.findings
-    if findings is None or answer.is_final or (is_large and findings.moved is not None):
-        return answer
-    late = f"budget_s = {budget:g} s ended before a better answer was tried"
-    doubts = [*findings.doubts, Code.BUDGET.doubt(late)]
-    return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
+    return answer or trained_answer(rng, evaluate, start, draws, init, plan.recipe, *watched)
 
 
 def _fit_many(
     key: PRNGKeyArray, target: Target | Sequence[Target], options: dict[str, Any]
 ) -> list[Fit[FitDiagnostics]]:
     """One fit per key. All targets may differ, or be the same."""
-    keys = as_keys(key)
-    targets = list(target) if isinstance(target, list | tuple) else [target] * keys.size
-    if keys.shape != (len(targets),):
-        raise ValueError(
-            f"key must have one key per target, got keys of shape {keys.shape} for "
-            f"{len(targets)} targets"
-        )
-    if options["checkpoint"] is not None:
-        raise ValueError("checkpoint must be None for several targets: give each its own call")
+    keys, targets = as_batch(key, target, options["checkpoint"])
     rest = {name: value for name, value in options.items() if name not in ("key", "target")}
     fits: list[Fit[FitDiagnostics]] = []
     for one, of in zip(keys, targets, strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 from .._core.mixtures import Mixture
 from .._core.roots import DenseRoot, Root, diagonal_root
 from .._core.warped import Warped, gaussian
-from ..diagnostics import Movement, chains, difference
+from ..diagnostics import Difference, Movement, chains, difference
 from ..families import WarpedGaussian
 from ..results import Code, Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator, OutOfTime
@@ -159,13 +159,16 @@ def _settled(
         if memory > max(_SLOW, _SLOWER * before):  # twice as many transitions forget no more
             break
         num_transitions *= 2
-    return (
-        moved,
-        Code.CHAINS_NOT_SETTLED.doubt(
-            f"chains of HMC have not settled: the last run changed {change}; "
-            f"memory {_memory(moved):.2f}"
-        ),
+    return moved, Code.CHAINS_NOT_SETTLED.doubt(
+        f"chains of HMC have not settled: {_unsettled(moved, change)}"
     )
+
+
+def _unsettled(moved: Movement, change: Difference) -> str:
+    """What is over its limit in the last run."""
+    large, memory = change.too_large(), f"memory {_memory(moved):.2f}, at most {_most(moved):.2f}"
+    found = [f"the last run changed {large}"] if large else []
+    return "; ".join([*found, *([] if _has_forgotten(moved) else [memory])])
 
 
 def _fitted(moved: Movement, root: Root, is_dense: bool = False) -> Warped:
@@ -177,9 +180,13 @@ def _has_forgotten(moved: Movement) -> bool:
 
     Nor may the log density there depend on that half a run before.
     """
+    return _memory(moved) < _most(moved)
+
+
+def _most(moved: Movement) -> float:
+    """The largest memory of chains that have forgotten their start, with noise."""
     num_chains, dim = moved.before.shape
-    noise = (2 * np.log(2 * (dim + 1)) / num_chains) ** 0.5
-    return _memory(moved) < _FORGOTTEN + noise
+    return _FORGOTTEN + float((2 * np.log(2 * (dim + 1)) / num_chains) ** 0.5)
 
 
 def _memory(moved: Movement) -> float:

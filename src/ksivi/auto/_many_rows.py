@@ -208,7 +208,7 @@ def _judged(
     elif found.error > _WORST_ERROR:
         off = (
             f"the draws were checked on {used}, and the log density is then off by "
-            f"{found.error:.2g} nats, at most {_WORST_ERROR:g} to be trusted"
+            f"{found.error:.2g} nats, at most {_WORST_ERROR:g} nats to be trusted"
         )
         doubts.append(Code.ROWS_ERROR.doubt(off))
     for doubt in doubts:

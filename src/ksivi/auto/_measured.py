@@ -195,11 +195,22 @@ def _moved(
     is_mixture = posterior.on_host() is not None
     if is_mixture and not difference(draws, moved.settled).is_tiny(len(moved.settled)):
         return moved  # it will be fitted again
+    return settled_chains(rng, evaluate, draws, moved, is_mixture)
+
+
+def settled_chains(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    draws: Draws,
+    moved: Movement,
+    must_be_close: bool = False,
+) -> Movement:
+    """The chains, which go on where they are slow, or while the tails of the draws are undecided."""
     if moved.lag > _QUICK_LAG:
         num_transitions = min(_LONGER * moved.lag, _MOST_TRANSITIONS)
         moved = moved.continued(chains(rng, evaluate, moved.after, num_transitions))
     for _ in range(_MORE_RUNS):
-        num_counted = len(moved.settled) if is_mixture else None
+        num_counted = len(moved.settled) if must_be_close else None
         if not difference(draws, moved.settled).is_undecided(num_counted):
             break
         moved = moved.continued(chains(rng, evaluate, moved.after), keep=True)

@@ -172,8 +172,8 @@ def misses_modes(draws: Points, modes: Modes | None, target: Target) -> Doubt | 
     for place, mass, share in zip(modes.places, expected, found, strict=True):
         if share < _FEWEST * mass:
             return Code.MISSED_MODE.doubt(
-                f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws: "
-                f"near {named(target, place)}"
+                f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws, at least "
+                f"{_FEWEST * mass:.1%} to be trusted: near {named(target, place)}"
             )
     return None
 

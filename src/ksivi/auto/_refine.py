@@ -1,8 +1,11 @@
 """Draws that are corrected after the checks. They are kept apart from the answer's draws."""
 
 import dataclasses
+import time
+from collections.abc import Sequence
 from typing import Literal, get_args
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -10,25 +13,45 @@ from jaxtyping import Float
 from .._core.numerics import new_key
 from ..diagnostics import Movement, chains, pareto_khat
 from ..families import Empirical, WarpedGaussian
-from ..results import Posterior
-from ..targets import Evaluator
+from ..results import (
+    Code,
+    Cost,
+    Doubt,
+    Fit,
+    FitDiagnostics,
+    Posterior,
+    RefinedDraws,
+    Status,
+    Table,
+    table_of,
+)
+from ..targets import Evaluator, OutOfTime, Target
+from ._doubts import Findings, cannot_tell
+from ._measured import Measured, measure, settled_chains
+from ._modes import Modes, misses_modes
+from ._parameters import checked_parameters
+from ._trust import doubts_of
 from ._verdict import Answer
 
+Draws = Float[np.ndarray, "n d"]
 Refinement = Literal["hmc", "importance"]
 
 _IN_WORDS = {
     "hmc": "Hamiltonian Monte Carlo from the sampler's draws",
     "importance": "importance resampling",
 }
-
-
 _FEWEST = 1_000
 """The smallest number of chains."""
+_JUDGED_ANEW = {
+    *(Code.CHAINS_MOVE, Code.CHAINS_MOVE_AXES, Code.WEIGHTS_MOVE, Code.WEIGHTS_MOVE_AXES),
+    *(Code.SHARES_WRONG, Code.CHAINS_TOO_SLOW, Code.MISSED_MODE, Code.BUDGET),
+}
+"""Doubts about the answer's draws that the corrected draws need not share."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Refined:
-    """Corrected draws.
+    """Corrected draws, and the verdict on them. That of the fit is about its own draws.
 
     **Attributes:**
 
@@ -36,11 +59,34 @@ class Refined:
     - `posterior`: a `Posterior` of these stored draws.
     - `effective`: their effective sample size. It is smaller than their number if they were
         resampled by weights.
+    - `num_transitions`: the transitions of each chain; 0 if they were resampled.
+    - `status`, `trusted`: what new chains, which start at these draws, and the importance weights
+        say of them. Doubts that no correction removes, such as an improper posterior, stay.
+    - `diagnostics`: what the table is made of.
     """
 
     by: str
     posterior: Posterior
     effective: float
+    num_transitions: int
+    status: Status
+    trusted: bool
+    diagnostics: FitDiagnostics
+
+    def table(self) -> Table:
+        """A row for each number of the model, as `Fit.table`, for the corrected draws."""
+        return table_of(self.posterior, self.status, self.trusted, self.diagnostics)
+
+    def in_numbers(self) -> RefinedDraws:
+        number = len(self.posterior.family.points)  # type: ignore[union-attr]  # stored draws
+        about = self.effective, self.num_transitions, self.trusted, str(self.status)
+        return RefinedDraws(self.by, number, *about)
+
+    def with_doubts(self, doubts: Sequence[Doubt]) -> "Refined":
+        """The same draws with further reasons not to trust them."""
+        known = () if self.trusted else self.status.doubts
+        status = Status.of_doubts("not trusted", [*known, *doubts])
+        return dataclasses.replace(self, status=status, trusted=False)
 
 
 def require_refinement(refine: str) -> None:
@@ -48,34 +94,141 @@ def require_refinement(refine: str) -> None:
         raise ValueError(f'refine must be "hmc" or "importance", got {refine!r}')
 
 
+def checked_before(init: object, target: Target) -> Fit[FitDiagnostics] | None:
+    """`init`, if it is a checked fit to this very target: then it needs no other answer.
+
+    The chains of a warped Gaussian belong to its fit, and surrogates of some rows or of a score to
+    theirs, so these are made again.
+    """
+    if not isinstance(init, Fit) or not isinstance(init.diagnostics, FitDiagnostics):
+        return None
+    of, is_checked = init.posterior.target, init.diagnostics.parameters is not None
+    if of is None or not is_checked or isinstance(init.posterior.family, WarpedGaussian):
+        return None
+    is_whole = target.has_log_density and not target.is_minibatched
+    return init if is_whole and eqx.tree_equal(of, target.unwhitened()) else None
+
+
+def refined_again(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    refine: Refinement,
+    earlier: Fit[FitDiagnostics],
+    began: float,
+) -> Fit[FitDiagnostics]:
+    """An earlier fit to the same target with corrected draws. Its answer and its verdict stay."""
+    doubts = list(earlier.status.doubts)
+    try:
+        found = measure(rng, evaluate, earlier.posterior)
+    except (ValueError, np.linalg.LinAlgError):
+        corrected = None
+    else:
+        findings = Findings(earlier.diagnostics, doubts, found.weighed, found.moved, found.is_light)
+        answer = Answer(earlier.posterior, earlier.diagnostics.answer, findings)
+        corrected = refined(rng, evaluate, refine, answer, None)
+    cost = Cost(time.perf_counter() - began, 0, evaluate.count)
+    return with_refined(dataclasses.replace(earlier, cost=cost), corrected)
+
+
+def with_refined(fit: Fit[FitDiagnostics], corrected: Refined | None) -> Fit[FitDiagnostics]:
+    """The fit with corrected draws, and what is known of them among its diagnostics."""
+    known = None if corrected is None else corrected.in_numbers()
+    given = tuple(dict.fromkeys([*fit.diagnostics.given, "refine"]))
+    diagnostics = dataclasses.replace(fit.diagnostics, refined=known, given=given)
+    return dataclasses.replace(fit, refined=corrected, diagnostics=diagnostics)
+
+
 def refined(
-    rng: np.random.Generator, evaluate: Evaluator, refine: Refinement, answer: Answer
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    refine: Refinement,
+    answer: Answer,
+    modes: Modes | None,
 ) -> Refined | None:
-    """The corrected draws, taken from the checks; None if the draws could not be checked."""
-    findings = answer.findings
+    """The corrected draws, taken from the checks; None if the draws could not be checked.
+
+    **Arguments:**
+
+    - `modes`: the modes that the search found, which the draws must not miss.
+    """
+    posterior, findings = answer.posterior, answer.findings
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
+    by, num_transitions = _IN_WORDS[refine], 0
     if refine == "hmc":
-        draws, effective = _settled(rng, evaluate, answer.posterior, findings.moved)
-        by = _IN_WORDS[refine]
+        draws, effective, num_transitions = _settled(rng, evaluate, posterior, findings.moved)
     else:
         draws, effective = findings.weighed.resampled(new_key(rng))
-        by = f"{_IN_WORDS[refine]}, k-hat {pareto_khat(findings.weighed.log_weights):.2f}"
+        by = f"{by}, k-hat {pareto_khat(findings.weighed.log_weights):.2f}"
     stored = Empirical(jnp.asarray(draws, jnp.result_type(float)))
-    return Refined(by, Posterior.of(stored, evaluate.target), effective)
+    of = Posterior.of(stored, evaluate.target)
+    doubts, known = _judged(rng, evaluate, draws, of, posterior, findings, modes)
+    passed = Status("converged", "the corrected draws passed all checks")
+    status = Status.of_doubts("not trusted", doubts) if doubts else passed
+    return Refined(by, of, effective, num_transitions, status, not doubts, known)
 
 
 def _settled(
     rng: np.random.Generator, evaluate: Evaluator, posterior: Posterior, moved: Movement
-) -> tuple[Float[np.ndarray, "n d"], float]:
+) -> tuple[Draws, float, int]:
     """States of the chains of the checks, or the ends of new ones if those were few and short.
 
-    The second value is their effective number. A warped Gaussian is fitted to the states of long
-    chains, which are then all given.
+    The second value is their effective number, the third the number of transitions of each chain.
+    A warped Gaussian is fitted to the states of long chains, which are then all given.
     """
     if isinstance(posterior.family, WarpedGaussian):
-        return moved.pooled, float(len(moved.settled))
+        return moved.pooled, float(len(moved.settled)), moved.num_transitions
     draws = moved.settled
     if len(draws) < _FEWEST:
-        draws = chains(rng, evaluate, posterior.host_draws(rng, _FEWEST)).after
-    return draws, float(len(draws))
+        moved = chains(rng, evaluate, posterior.host_draws(rng, _FEWEST))
+        draws = moved.after
+    return draws, float(len(draws)), moved.num_transitions
+
+
+def _judged(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    draws: Draws,
+    corrected: Posterior,
+    posterior: Posterior,
+    findings: Findings,
+    modes: Modes | None,
+) -> tuple[list[Doubt], FitDiagnostics]:
+    """The doubts that remain about corrected draws, and their bounds.
+
+    New chains start at them, as at the draws of every answer. States of a warped Gaussian's chains
+    were compared with later ones before, until they settled.
+    """
+    anew = {one.value for one in _JUDGED_ANEW} - (
+        {Code.MISSED_MODE.value} if modes is None else set()
+    )
+    kept = [one for one in findings.doubts if one.code not in anew and one.is_about_all]
+    assert findings.weighed is not None
+    assert findings.moved is not None
+    has_settled = isinstance(posterior.family, WarpedGaussian)
+    try:
+        moved = findings.moved if has_settled else _chains_from(rng, evaluate, draws)
+        found = Measured(draws, findings.weighed, findings.weighed, moved, has_settled=has_settled)
+        doubts = doubts_of(found)
+    except (OutOfTime, KeyboardInterrupt, ValueError, np.linalg.LinAlgError):
+        unknown = Code.NOT_CHECKED.doubt("the corrected draws were not checked")
+        return [*kept, unknown], FitDiagnostics()
+    memory = max(float(np.max(moved.memory)), findings.diagnostics.hmc_memory)
+    more = (
+        misses_modes(draws, modes, evaluate.target),
+        cannot_tell(findings.weighed, found.is_light, memory),
+    )
+    weighed = findings.weighed if found.is_light else None
+    known = FitDiagnostics(
+        hmc_difference=found.by_chains.summary(),
+        hmc_memory=memory,
+        parameters=checked_parameters(corrected, draws, moved, weighed, has_settled),
+    )
+    return [*kept, *doubts, *(one for one in more if one)], known
+
+
+def _chains_from(rng: np.random.Generator, evaluate: Evaluator, draws: Draws) -> Movement:
+    """Chains from some of the draws, which go on while they are slow or undecided."""
+    number = max(_FEWEST, 3 * evaluate.dim)
+    starts = draws[rng.permutation(len(draws))[:number]]
+    return settled_chains(rng, evaluate, draws, chains(rng, evaluate, starts))

@@ -112,6 +112,6 @@ def _judged(fit: Fit[FitDiagnostics], error: float) -> Fit[FitDiagnostics]:
         return with_doubt(fit, Code.LINES_NOT_COMPARED.doubt(missing))
     differ = (
         f"integrals of the score along different lines differ by {error:.2g} nats, at most "
-        f"{_WORST_ERROR:g} to be trusted: the score is no gradient, or it varies too quickly"
+        f"{_WORST_ERROR:g} nats to be trusted: the score is no gradient, or it varies too quickly"
     )
     return with_doubt(fit, Code.LINES_ERROR.doubt(differ))

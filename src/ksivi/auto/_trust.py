@@ -51,7 +51,7 @@ def examine(
     """
     try:
         found = measure(rng, evaluate, posterior, moved)
-        along_axes = found.along_axes
+        moves = doubts_of(found)
     except (ValueError, np.linalg.LinAlgError) as error:
         return _unexamined(rng, evaluate, posterior, start, error)
     is_mixture = posterior.on_host() is not None
@@ -63,12 +63,7 @@ def examine(
     apart, disagreements = _compare_runs(rng, evaluate, found.draws, others)
     doubts = [
         improper,
-        *chains_move(Correction(found.by_chains, along_axes, found.unit_axes, found.noise)),
-        *(
-            weights_move(found.draws, found.weighed, found.by_weights, found.axes)
-            if found.is_light
-            else ()
-        ),
+        *moves,
         *disagreements,
         misses_modes(found.draws, start.modes, evaluate.target),
         cannot_tell(found.weighed, found.is_light, memory),
@@ -85,6 +80,15 @@ def examine(
         found.draws,
         found.has_settled,
     )
+
+
+def doubts_of(found: Measured) -> list[Doubt]:
+    """What chains, and weights where they are reliable, say against draws."""
+    by_chains = Correction(found.by_chains, found.along_axes, found.unit_axes, found.noise)
+    doubts = chains_move(by_chains)
+    if found.is_light:
+        doubts += weights_move(found.draws, found.weighed, found.by_weights, found.axes)
+    return doubts
 
 
 def _diagnostics(

@@ -90,7 +90,12 @@ def with_doubt(fit: Fit[FitDiagnostics], doubt: Doubt) -> Fit[FitDiagnostics]:
     status, is_doubted = fit.status, fit.status.kind == "not trusted"
     reason = f"{status.reason}; {doubt}" if is_doubted else str(doubt)
     new = Status("not trusted", reason, (*status.doubts, doubt))
-    return dataclasses.replace(fit, status=new, trusted=False)
+    fit = dataclasses.replace(fit, status=new, trusted=False)
+    if fit.refined is None:
+        return fit
+    refined = fit.refined.with_doubts([doubt])  # corrected by the same log density
+    known = dataclasses.replace(fit.diagnostics, refined=refined.in_numbers())
+    return dataclasses.replace(fit, refined=refined, diagnostics=known)
 
 
 def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
@@ -106,6 +111,16 @@ def of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
     if refined is not None:
         refined = dataclasses.replace(refined, posterior=of(refined.posterior))
     return dataclasses.replace(fit, posterior=of(fit.posterior), refined=refined)
+
+
+def ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
+    """The answer, with a doubt if a better one would have been tried: not after a large one."""
+    findings = answer.findings
+    if findings is None or answer.is_final or (is_large and findings.moved is not None):
+        return answer
+    late = f"budget_s = {budget:g} s ended before a better answer was tried"
+    doubts = [*findings.doubts, Code.BUDGET.doubt(late)]
+    return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
 
 
 def _no_steps() -> dict[str, np.ndarray]:

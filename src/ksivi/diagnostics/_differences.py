@@ -56,11 +56,33 @@ class Difference:
 
         - `error`: the standard error of a shift. The limits grow by twice this number.
         """
-        return not self._outside(1.0) and all(
-            np.mean(np.abs(change)) <= _ON_AVERAGE + 2 * error
-            and np.max(np.abs(change)) <= _AT_WORST + 2 * error
-            for change in (self.shift, self.width)
+        return not any(self._is_large(error))
+
+    def too_large(self, error: float = 0.0) -> str:
+        """The numbers that are over their limits, with the limits; empty if the change is small.
+
+        **Arguments:**
+
+        - `error`: as for `is_small`.
+        """
+        limits = _ON_AVERAGE + 2 * error, _AT_WORST + 2 * error
+        below, above = (f"{share:.2%}" for share in self.tails)
+        sentences = (
+            _over("means", self.shift, limits, " sd"),
+            _over("log widths", self.width, limits),
+            f"tails {below} and {above}, within {_FEWEST_BEYOND:.1%} to {_MOST_BEYOND:.0%}",
         )
+        large = self._is_large(error)
+        return ", ".join(text for text, is_it in zip(sentences, large, strict=True) if is_it)
+
+    def _is_large(self, error: float) -> tuple[bool, bool, bool]:
+        """Whether the means, the log widths and the tails are over their limits."""
+        changes = (np.abs(self.shift), np.abs(self.width))
+        means, widths = (
+            not (np.mean(one) <= _ON_AVERAGE + 2 * error and np.max(one) <= _AT_WORST + 2 * error)
+            for one in changes
+        )
+        return means, widths, self._outside(1.0)
 
     def where_large(self, error: float = 0.0) -> Int[np.ndarray, " k"]:
         """The coordinates with a shift or a width above 0.1, or with a tail outside its limits.
@@ -71,13 +93,21 @@ class Difference:
 
         - `error`: the standard error of a shift. The limit grows by twice this number.
         """
-        changes = np.maximum(np.abs(self.shift), np.abs(self.width))
-        is_large = ~(changes <= _ON_AVERAGE + 2 * error)
+        is_large = self._moves_each(error)
         if self.each_tail is not None:
             noise = np.sqrt(self.each_tail / self.sizes[0] + _LEVELS[0] / self.sizes[1])
             is_low = self.each_tail < _FEWEST_BEYOND - noise
             is_large |= np.any(is_low | (self.each_tail > _MOST_BEYOND + noise), axis=0)
         return np.flatnonzero(is_large)
+
+    def where_only_a_tail(self, error: float = 0.0) -> Int[np.ndarray, " k"]:
+        """Those of `where_large` whose shift and width are small."""
+        large = self.where_large(error)
+        return large[~self._moves_each(error)[large]]
+
+    def _moves_each(self, error: float) -> Bool[np.ndarray, " d"]:
+        changes = np.maximum(np.abs(self.shift), np.abs(self.width))
+        return ~(changes <= _ON_AVERAGE + 2 * error)
 
     def is_tiny(self, n: float) -> bool:
         """Whether the changes are hardly more than the noise of n draws.
@@ -125,6 +155,23 @@ class Difference:
 
     def __str__(self) -> str:
         return str(self.summary())
+
+
+def _over(
+    name: str, change: Float[np.ndarray, " d"], limits: tuple[float, float], unit: str = ""
+) -> str:
+    """The average change and the worst one in brackets, with the limits of both."""
+    found = float(np.mean(np.abs(change))), float(np.max(np.abs(change)))
+    average, worst = (_distinct(*both) for both in zip(found, limits, strict=True))
+    return f"{name} {average} ({worst}){unit}, at most {limits[0]:.2f} ({limits[1]:.2f})"
+
+
+def _distinct(found: float, limit: float) -> str:
+    """Two decimals, or more if a number above its limit would look equal to it."""
+    texts = [f"{found:.{decimals}f}" for decimals in (2, 3, 4)]
+    if not found > limit:
+        return texts[0]
+    return next((text for text in texts if float(text) > round(limit, 2)), texts[-1])
 
 
 def difference(

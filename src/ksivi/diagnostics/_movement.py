@@ -46,12 +46,14 @@ class Movement:
     - `energy_memory`: the rank correlation of log p at the first and the last of the states. If
         chains drift slowly between a core and heavy tails, it is large, though every coordinate
         forgets its start quickly.
+    - `num_transitions`: of each chain, in all runs.
     """
 
     before: Float[np.ndarray, "n d"]
     states: Float[np.ndarray, "k n d"]
     acceptance: float
     log_densities: Float[np.ndarray, "k n"]
+    num_transitions: int = 0
 
     @property
     def after(self) -> Float[np.ndarray, "n d"]:
@@ -70,15 +72,17 @@ class Movement:
             np.concatenate([self.states[-kept:], other.states[-kept:]], axis=1),
             float(np.average([self.acceptance, other.acceptance], weights=sizes)),
             np.concatenate([self.log_densities[-kept:], other.log_densities[-kept:]], axis=1),
+            min(self.num_transitions, other.num_transitions),
         )
 
     def continued(self, later: "Movement", keep: bool = False) -> "Movement":
         """The same chains after a later run from their ends, with the states before it or without."""
+        num = self.num_transitions + later.num_transitions
         if not keep:
-            return dataclasses.replace(later, before=self.before)
+            return dataclasses.replace(later, before=self.before, num_transitions=num)
         states = np.concatenate([self.states, later.states])
         log_densities = np.concatenate([self.log_densities, later.log_densities])
-        return Movement(self.before, states, later.acceptance, log_densities)
+        return Movement(self.before, states, later.acceptance, log_densities, num)
 
     def thinned(self, most: int) -> "Movement":
         """The chains with at most so many states, evenly spaced, the last among them."""
@@ -178,7 +182,8 @@ def chains(
         elif (num_transitions - 1 - t) % _APART == 0:
             kept.append(walkers.states())
     states, log_densities = map(np.stack, zip(*kept, strict=True))
-    return Movement(before, states, float(rates[num_transitions // 2 :].mean()), log_densities)
+    acceptance = float(rates[num_transitions // 2 :].mean())
+    return Movement(before, states, acceptance, log_densities, num_transitions)
 
 
 def _rank_correlation(

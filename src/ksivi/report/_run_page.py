@@ -20,8 +20,8 @@ _BLUE, _GRID, _MASSES = "#3f8fd2", 40, (0.9, 0.6, 0.3)
 _QUANTILES = {"5%": 0.05, "median": 0.5, "95%": 0.95}
 
 MEANINGS = {
-    "ELBO": "The evidence lower bound and its standard error: log evidence − KL(q‖p).",
-    "log evidence": "log ∫ p(x) dx by importance weights. In a good fit it is close to the ELBO.",
+    "ELBO": "The evidence lower bound and its standard error, in nats: log evidence − KL(q‖p).",
+    "log evidence": "log ∫ p(x) dx by importance weights, in nats. In a good fit it is close to the ELBO.",
     "Pareto k-hat": "How heavy the tail of the weights is. Below the limit they are reliable.",
     "effective share": "The effective sample size of the weights, as a share of the draws.",
     "weights move": "How much importance weights change the draws: average (worst). Small is good.",
@@ -36,10 +36,12 @@ MEANINGS = {
     "divergences": "Divergent transitions of NUTS. There should be none.",
     "acceptance": "The mean acceptance rate after the warm-up.",
     "rows": "How many rows the checks used, and the error of the log density from that.",
+    "line integrals": "How far log densities differ between integrals of the score along lines.",
     "modes": "How many separate modes the search found, and how it looked for them.",
     "answer": "What the draws come from.",
+    "refined draws": "Corrected draws, and their verdict. All else is about the draws before the correction.",
 }
-_SMALL = f"Means and log widths {SMALL_CHANGES}"
+_SMALL = f"Means (in sd) and log widths {SMALL_CHANGES}"
 LIMITS = {
     "Pareto k-hat": "Beside the value.",
     "effective share": "None. Near 1 is good.",
@@ -47,7 +49,8 @@ LIMITS = {
     "HMC moves": f"{_SMALL}; memory below 0.5, unless the weights can tell.",
     "runs differ": f"{_SMALL}; more is allowed if the other run is only narrower.",
     "KSD²": "None: it decides nothing.",
-    "rows": "0.1 nats.",
+    "rows": "At most 0.1 nats.",
+    "line integrals": "At most 0.1 nats.",
     "stein ratio": "None. 1 is right.",
     "R-hat": "Below 1.01.",
     "effective sample size": "At least 400.",

@@ -37,7 +37,7 @@ def _what_now(record: Record) -> str:
     items = [
         f"<dt>{escape(title)} <code>{doubt.code}</code></dt>"
         f"<dd>{_about(record, doubt)}{_formatted(step)}</dd>"
-        for doubt, title, step in next_steps(record.status)
+        for doubt, title, step in next_steps(record.status, record.diagnostics)
     ]
     if not items:
         return ""
@@ -57,21 +57,21 @@ def _formatted(text: str) -> str:
 
 def parameters(found: Table) -> str:
     """The section with a row for each number that was checked."""
-    heads = ["parameter", "mean", "sd", "5%", "50%", "95%", "mean off", "log width off"]
+    heads = ["parameter", "mean", "sd", "5%", "50%", "95%", "mean off (sd)", "log width off"]
     heads += ["tails off", "trusted"]
     rows: list[Sequence[str | float | Cell]] = [
         [
             *(row.name, row.mean, row.sd, row.low, row.median, row.high),
             *(_cell(row.mean_off), _cell(row.width_off), _cell(row.tails_off, 0.01, "%")),
-            "yes" if row.trusted else "no",
+            row.verdict,
         ]
         for row in found
     ]
     words = (
-        "Off: how far the checks could show a mean, in standard deviations, a log width and the "
-        "tails to be off, as a lower bound with its standard error. Usually the true error is at least the "
-        "bound minus two errors; 0 means that nothing was shown. Click a column's head to "
-        "sort by it."
+        "Off: how far the checks could show a mean, in standard deviations (sd), a log width (0.1 is about 10%) "
+        "and the share in both tails together to be off, as a lower bound with its standard error. Usually the "
+        "true error is at least the bound minus two errors; 0 means that nothing was shown. One tail: a single "
+        "tail is off, which the sum of both can hide. Click a column's head to sort by it."
     )
     return section("Posterior", table(heads, rows), note(words))
 

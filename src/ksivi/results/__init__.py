@@ -32,6 +32,7 @@ from ._posterior import Posterior as Posterior
 from ._posterior import load as load
 from ._record import Record as Record
 from ._record import read_record as read_record
+from ._refined import RefinedDraws as RefinedDraws
 from ._status import Status as Status
 from ._table import Parameter as Parameter
 from ._table import Shown as Shown
@@ -39,6 +40,7 @@ from ._table import Table as Table
 from ._verdicts import about as about
 from ._verdicts import next_steps as next_steps
 from ._verdicts import numbers_of as numbers_of
+from ._verdicts import table_of as table_of
 
 __all__ = [
     "ChainDiagnostics",

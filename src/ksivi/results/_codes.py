@@ -7,14 +7,6 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-_GO_ON = (
-    "Go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)` up to 150 dimensions, and with "
-    "`ksivi.fit(key, target, init=fit)` above"
-)
-_STATES = (
-    'use the states of the chains, `ksivi.fit(key, target, init=fit, refine="hmc")`, and then '
-    "`fit.refined.posterior`"
-)
 _NUTS = "NUTS suits this: `ksivi.reference_draws(key, target)`"
 _ALL_ROWS = (
     "Give the rows as arrays if they fit into memory: `fit` then uses all of them where some are "
@@ -33,37 +25,50 @@ class Code(enum.Enum):
 
     - `value`: the code, such as `chains-move`. It is also the anchor of its section in the glossary.
     - `title`: what it means, in a few words.
-    - `next_step`: what to do.
+    - `next_step`: what to do or, if there are remedies, what to know first.
     - `is_doubt`: False for an ending that says nothing against the draws.
+    - `remedies`: names of what can be done, in this order. What was done for a fit already is left out.
     """
 
     title: str
     next_step: str
     is_doubt: bool
+    remedies: tuple[str, ...]
 
-    def __new__(cls, code: str, title: str, next_step: str, is_doubt: bool = True) -> "Code":
+    def __new__(
+        cls,
+        code: str,
+        title: str,
+        next_step: str,
+        is_doubt: bool = True,
+        remedies: tuple[str, ...] = (),
+    ) -> "Code":
         self = object.__new__(cls)
         self._value_ = code
-        self.title, self.next_step, self.is_doubt = title, next_step, is_doubt
+        self.title, self.next_step = title, next_step
+        self.is_doubt, self.remedies = is_doubt, remedies
         return self
 
     CHAINS_MOVE = (
         "chains-move",
         "Chains of HMC move the draws",
-        f"`fit.table()` shows which parameters moved. {_GO_ON}, or {_STATES}. If the doubt returns, "
-        f"{_REPARAMETRISE}.",
+        "`fit.table()` shows which parameters moved.",
+        True,
+        ("go on", "states", "reparametrise", "nuts"),
     )
     CHAINS_MOVE_AXES = (
         "chains-move-axes",
         "Chains of HMC change how parameters depend on each other",
-        "Each parameter alone has the right mean and width, but functions of several are wrong. "
-        f"{_GO_ON}, or {_STATES}.",
+        "Each parameter alone has the right mean and width, but functions of several are wrong.",
+        True,
+        ("go on", "states", "reparametrise", "nuts"),
     )
     CHAINS_NOT_SETTLED = (
         "chains-not-settled",
         "Long chains of HMC still change",
-        "Go on with `ksivi.fit(key, target, init=fit)`: the chains then start from this answer. If the "
-        f"doubt returns, {_REPARAMETRISE}. Otherwise {_NUTS}.",
+        "A new fit from this answer starts its chains there.",
+        True,
+        ("go on", "reparametrise", "nuts"),
     )
     CHAINS_TOO_SLOW = (
         "chains-too-slow",
@@ -73,20 +78,23 @@ class Code(enum.Enum):
     WEIGHTS_MOVE = (
         "weights-move",
         "Importance weights move the draws",
-        'Use `ksivi.fit(key, target, init=fit, refine="importance")` and then '
-        f"`fit.refined.posterior`. {_GO_ON} for a better sampler.",
+        "The weights are reliable, so they can correct the draws.",
+        True,
+        ("weights", "go on", "other key", "nuts"),
     )
     WEIGHTS_MOVE_AXES = (
         "weights-move-axes",
         "Importance weights change how parameters depend on each other",
-        "Each parameter alone has the right mean and width, but functions of several are wrong. For these use "
-        '`ksivi.fit(key, target, init=fit, refine="importance")` and then `fit.refined.posterior`.',
+        "Each parameter alone has the right mean and width, but functions of several are wrong.",
+        True,
+        ("weights", "go on", "reparametrise", "nuts"),
     )
     SHARES_WRONG = (
         "shares-wrong",
         "The shares of separate modes are wrong",
-        'Use `ksivi.fit(key, target, init=fit, refine="importance")` and then '
-        "`fit.refined.posterior`: the weights correct the shares.",
+        "The weights are reliable, so they can correct the shares.",
+        True,
+        ("weights", "go on", "other key"),
     )
     RUNS_DIFFER = (
         "runs-differ",
@@ -102,9 +110,9 @@ class Code(enum.Enum):
     MISSED_MODE = (
         "missed-mode",
         "The draws lack a mode",
-        "Fit again with another key, or with more training: "
-        '`ksivi.fit(key, target, at_least="sampler", num_steps=20_000)`. Corrected draws do not bring '
-        "a mode back.",
+        "Corrected draws do not bring a mode back.",
+        True,
+        ("other key", "train"),
     )
     SECOND_MODE = (
         "second-mode",
@@ -155,7 +163,7 @@ class Code(enum.Enum):
         "not-settled",
         "The training took all its steps",
         "The checks decide, not the bound: a trusted fit needs nothing more. If the fit is not trusted, "
-        "go on with `ksivi.fit(key, target, init=fit, num_steps=20_000)`.",
+        "follow the next steps of its doubts.",
         False,
     )
     STILL_ANNEALED = (
@@ -227,9 +235,12 @@ class Code(enum.Enum):
         "each.",
     )
 
-    def doubt(self, sentence: str, coordinates: Iterable[int] | None = None) -> "Doubt":
+    def doubt(
+        self, sentence: str, coordinates: Iterable[int] | None = None, by_tail: Iterable[int] = ()
+    ) -> "Doubt":
         """A doubt with this code."""
-        return Doubt(self.value, sentence, None if coordinates is None else tuple(coordinates))
+        where = None if coordinates is None else tuple(coordinates)
+        return Doubt(self.value, sentence, where, tuple(by_tail))
 
     @classmethod
     def of(cls, code: str) -> "Code | None":
@@ -246,13 +257,16 @@ class Doubt:
     - `code`: a short word that stays the same in later versions, such as `chains-move`.
     - `sentence`: what was found, with its numbers.
     - `coordinates`: the unconstrained coordinates that it is about; None if it is about all draws.
+    - `by_tail`: those of these coordinates whose mean and width are right, and a tail is not.
     """
 
     code: str
     sentence: str
     coordinates: tuple[int, ...] | None = None
+    by_tail: tuple[int, ...] = ()
 
     def __post_init__(self):
+        object.__setattr__(self, "by_tail", tuple(map(int, self.by_tail)))
         if self.coordinates is not None:
             object.__setattr__(self, "coordinates", tuple(map(int, self.coordinates)))
 

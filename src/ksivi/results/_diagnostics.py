@@ -5,6 +5,7 @@ import math
 from typing import Any, ClassVar
 
 from ._parameters import ParameterChecks
+from ._refined import RefinedDraws
 
 Rows = list[tuple[str, str]]
 NAN = float("nan")
@@ -202,6 +203,10 @@ class FitDiagnostics(Diagnostics):
         then, because a score does not tell the constant.
     - `answer`: what the posterior is: a Gaussian, a mixture of Gaussians, or a trained sampler.
     - `parameters`: what the draws and the checks say of each number. `fit.table()` shows it.
+    - `refined`: what is known of corrected draws; None if there are none. All else is about the draws
+        before the correction.
+    - `given`: which of the arguments `init`, `num_steps` and `refine` were given. The next steps of
+        `fit.explain()` depend on them.
     """
 
     kind: ClassVar[str] = "fit"
@@ -232,6 +237,8 @@ class FitDiagnostics(Diagnostics):
     lines_error: float = NAN
     answer: str = ""
     parameters: ParameterChecks | None = dataclasses.field(default=None, repr=False)  # long
+    refined: RefinedDraws | None = None
+    given: tuple[str, ...] = ()
 
     @property
     def modes(self) -> str:
@@ -260,6 +267,7 @@ class FitDiagnostics(Diagnostics):
             *([("KSD²", str(self.ksd))] if self.ksd else []),
             *([("rows", self._rows())] if self.num_rows else []),
             *([("modes", f"{self.modes}, by {self._searched()}")] if self.num_paths else []),
+            *([("refined draws", str(self.refined))] if self.refined else []),
         ]
 
     def _bounds(self) -> Rows:

@@ -38,7 +38,9 @@ class Fit(Generic[D]):
     - `history`: arrays over the steps, with `"step"` and `"loss"` at least.
     - `cost`: `seconds`, `steps`, `score_evals`.
     - `state`: pass it as `resume=` to continue the run.
-    - `refined`: None, or draws that were corrected by importance weights or by MCMC.
+    - `refined`: None, or draws that were corrected by importance weights or by MCMC. `status`,
+        `trusted` and `table()` are about `posterior`; corrected draws have their own, such as
+        `fit.refined.trusted`.
     """
 
     posterior: Posterior
@@ -104,10 +106,11 @@ class Fit(Generic[D]):
         print(fit.explain())
         ```
         """
-        return explained(self.posterior, self.status)
+        return explained(self.posterior, self.status, self.diagnostics)
 
     def __str__(self) -> str:
-        rows = [("status", str(self.status)), ("trusted", "yes" if self.trusted else "no")]
+        of = "" if self.refined is None else " (the draws before the refinement)"
+        rows = [("status", str(self.status)), ("trusted", f"{'yes' if self.trusted else 'no'}{of}")]
         rows += self._next_steps()
         rows += self.diagnostics.rows()
         cost = self.cost
@@ -118,7 +121,7 @@ class Fit(Generic[D]):
 
     def _next_steps(self) -> list[tuple[str, str]]:
         """What to do about each doubt. A trusted fit needs nothing."""
-        found = [] if self.trusted else next_steps(self.status)
+        found = [] if self.trusted else next_steps(self.status, self.diagnostics)
         steps = [f"[{doubt.code}] {step.replace('`', '')}" for doubt, _, step in found]
         return [("what now" if i == 0 else "", step) for i, step in enumerate(steps)]
 
@@ -128,7 +131,9 @@ class Fit(Generic[D]):
         checked = found.parameters if isinstance(found, FitDiagnostics) else None
         if checked is None or len(checked.names) > _MOST_PRINTED:
             return []
-        return ["", self.table().text(columns)]
+        of = "These are the draws before the refinement; fit.refined.table() is about the others."
+        lines = [] if self.refined is None else textwrap.wrap(of, columns)
+        return ["", self.table().text(columns), *lines]
 
 
 def gathered(fit: Fit) -> Fit:

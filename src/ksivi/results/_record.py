@@ -77,7 +77,7 @@ class Record:
 
     def explain(self) -> str:
         """The same text as `Fit.explain` gave."""
-        return explained(self.posterior, self.status)
+        return explained(self.posterior, self.status, self.diagnostics)
 
     def write(self, folder: str | os.PathLike) -> None:
         """Writes the record into the folder.

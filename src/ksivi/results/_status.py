@@ -55,7 +55,12 @@ class Status:
 def status_to_json(status: Status) -> dict[str, Any]:
     """What `status_from_json` reads."""
     doubts = [
-        {"code": one.code, "sentence": one.sentence, "coordinates": _listed(one.coordinates)}
+        {
+            "code": one.code,
+            "sentence": one.sentence,
+            "coordinates": _listed(one.coordinates),
+            "by_tail": list(one.by_tail),
+        }
         for one in status.doubts
     ]
     return {"kind": status.kind, "reason": status.reason, "doubts": doubts}

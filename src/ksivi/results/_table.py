@@ -3,12 +3,27 @@
 import dataclasses
 import importlib
 import math
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 from .._core.checks import describe
 
 NAN = float("nan")
+ONE_TAIL, NOT_EXAMINED = "one tail", "not examined"
+"""What can speak against a number, besides a code or a bound."""
+_UNITS = (
+    "Off: lower bounds ± standard errors. Of means in sd, of the log of the width of the 90% interval "
+    "(0.1 is about 10%), and of the share in both tails together."
+)
+_ABOUT_TAILS = (
+    "one tail: fewer than 0.6% or more than 2% of the draws are where 1% should be. In the sum of both "
+    "tails this can be hidden."
+)
+_WIDEST = 100
+_QUANTILES = ("5%", "50%", "95%")
+_FULL = ((True, True), (False, True), (False, False))
+"""Whether a table has quantiles and reasons; the widest table first."""
 _SMALL, _LARGE = 1e-5, 1e7
 """Standard deviations outside this range are printed with an exponent."""
 
@@ -41,7 +56,7 @@ class Shown:
     def in_words(self, unit: float = 1.0, name: str = "") -> str:
         """The bound and its error in a unit, such as 0.01 for per cent."""
         if not self.is_examined:
-            return "not examined"
+            return NOT_EXAMINED
         return f"{self.bound / unit:.2f}±{self.error / unit:.2f}{name}"
 
 
@@ -56,7 +71,8 @@ class Parameter:
     - `mean_off`: how far the mean is off, in standard deviations of the draws.
     - `width_off`: how far the log of the width of the central 90% interval is off.
     - `tails_off`: how far the probability outside the draws' 1% and 99% quantiles is from 2%.
-    - `trusted`: whether nothing that was found speaks against this number.
+    - `against`: what speaks against this number: codes, `"one tail"` if a doubt is about one of its
+        tails alone, or the bound that is too large. Empty if it is trusted.
     """
 
     name: str
@@ -68,7 +84,18 @@ class Parameter:
     mean_off: Shown
     width_off: Shown
     tails_off: Shown
-    trusted: bool
+    against: tuple[str, ...] = ()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether nothing that was found speaks against this number."""
+        return not self.against
+
+    @property
+    def verdict(self) -> str:
+        """`yes`, or `no` with the first reason, and how many more there are."""
+        more = f" +{len(self.against) - 1}" if len(self.against) > 1 else ""
+        return f"no: {self.against[0]}{more}" if self.against else "yes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,17 +137,25 @@ class Table:
         return self.text()
 
     def text(self, columns: int | None = None) -> str:
-        """The aligned table. With a limit of columns, quantiles are left out if there is no room."""
-        whole = self._aligned(["5%", "50%", "95%"])
-        if columns is None or all(len(line) <= columns for line in whole.splitlines()):
-            return whole
-        return self._aligned([])
+        """The aligned table, and the units of its bounds below.
+
+        If there is no room within a limit of columns, quantiles are left out, then reasons.
+        """
+        kinds = (
+            self._aligned(with_quantiles, with_reasons) for with_quantiles, with_reasons in _FULL
+        )
+        found = next(
+            lines
+            for is_last, lines in zip((False, False, True), kinds, strict=True)
+            if is_last or columns is None or max(map(len, lines)) <= columns
+        )
+        return "\n".join([*found, *self._notes(columns or _WIDEST)])
 
     def cells(self) -> list[dict[str, str]]:
         """The rows as texts, by column."""
         return [_texts(row, self.is_examined) for row in self.rows]
 
-    def to_dict(self) -> dict[str, dict[str, float | bool | None]]:
+    def to_dict(self) -> dict[str, dict[str, float | bool | str | None]]:
         """Each row as a dictionary of plain values, by name. A value that is not known is None."""
         return {row.name: _plain(row) for row in self.rows}
 
@@ -133,18 +168,25 @@ class Table:
         found = [_plain(row) for row in self.rows]
         return pandas.DataFrame(found, index=pandas.Index(self.names, name="name"))
 
-    def _aligned(self, quantiles: list[str]) -> str:
-        optional = {"5%", "50%", "95%"} - set(quantiles)
+    def _aligned(self, with_quantiles: bool, with_reasons: bool) -> list[str]:
         found = [
-            {head: text for head, text in cells.items() if head not in optional}
+            {head: text for head, text in cells.items() if with_quantiles or head not in _QUANTILES}
             for cells in self.cells()
         ]
         if not found:
-            return "no parameters"
+            return ["no parameters"]
+        if not with_reasons:
+            found = [cells | {"trusted": cells["trusted"].split(":")[0]} for cells in found]
         heads = list(found[0])
         widths = [max(len(head), *(len(cells[head]) for cells in found)) for head in heads]
         lines = [dict(zip(heads, ["", *heads[1:]], strict=True)), *found]
-        return "\n".join(_line(list(cells.values()), widths) for cells in lines)
+        return [_line(list(cells.values()), widths) for cells in lines]
+
+    def _notes(self, columns: int) -> list[str]:
+        """The units, and what some words mean."""
+        notes = [_UNITS] if self.is_examined else []
+        notes += [_ABOUT_TAILS] if any(ONE_TAIL in row.against for row in self.rows) else []
+        return [line for note in notes for line in textwrap.wrap(note, columns)]
 
 
 def known(names: tuple[str, ...], most: int = 20) -> str:
@@ -167,8 +209,8 @@ def _texts(row: Parameter, is_examined: bool) -> dict[str, str]:
     found = {head: one.in_words() for head, one in shown.items()}
     found["tails off"] = row.tails_off.in_words(0.01, "%")
     if not is_examined:
-        found = {"checks": "not examined"}
-    return cells | found | {"trusted": "yes" if row.trusted else "no"}
+        found = {"checks": NOT_EXAMINED}
+    return cells | found | {"trusted": row.verdict}
 
 
 def _number(value: float, sd: float) -> str:
@@ -181,14 +223,14 @@ def _number(value: float, sd: float) -> str:
     return f"{round(value, decimals) + 0.0:,.{decimals}f}"  # no -0.00
 
 
-def _plain(row: Parameter) -> dict[str, float | bool | None]:
-    found: dict[str, float | bool | None] = {
+def _plain(row: Parameter) -> dict[str, float | bool | str | None]:
+    found: dict[str, float | bool | str | None] = {
         name: _finite(getattr(row, name)) for name in ("mean", "sd", "low", "median", "high")
     }
     for name in ("mean_off", "width_off", "tails_off"):
         shown: Shown = getattr(row, name)
         found[name], found[f"{name}_error"] = _finite(shown.bound), _finite(shown.error)
-    return found | {"trusted": row.trusted}
+    return found | {"trusted": row.trusted, "against": ", ".join(row.against)}
 
 
 def _finite(value: float) -> float | None:

@@ -8,12 +8,16 @@ import numpy as np
 from jaxtyping import Bool
 
 from .._core.checks import describe
+from ._advice import advice
 from ._codes import Code, Doubt
 from ._diagnostics import Diagnostics, FitDiagnostics, ParameterChecks
 from ._numbers import Numbers
 from ._posterior import Posterior
 from ._status import Status
-from ._table import Parameter, Shown, Table, known
+from ._table import NOT_EXAMINED, ONE_TAIL, Parameter, Shown, Table, known
+
+_Reason = tuple[str, Bool[np.ndarray, " p"]]
+"""What speaks against numbers, in a word or as a code, and against which."""
 
 _NUM_DRAWS = 4_000
 _MOST_OFF = 0.3
@@ -35,20 +39,20 @@ def table_of(
     """The table of a fit or of a record. Without checks the numbers come from 4,000 draws."""
     numbers = numbers_of(posterior)
     found = _stored(diagnostics) or _of_draws(posterior, numbers)
-    is_trusted = trusted_numbers(posterior, status, trusted, diagnostics).tolist()
+    reasons = _reasons(posterior, status, trusted, diagnostics)
     return Table(
         tuple(
-            _row(name, *row, trusted=yes)
-            for name, row, yes in zip(numbers.names, found.rows(), is_trusted, strict=True)
+            _row(name, *row, against=tuple(word for word, of in reasons if of[i]))
+            for i, (name, row) in enumerate(zip(numbers.names, found.rows(), strict=True))
         )
     )
 
 
-def _row(name: str, *values: float, trusted: bool) -> Parameter:
+def _row(name: str, *values: float, against: tuple[str, ...]) -> Parameter:
     """A row from the values of a `ParameterChecks`, in the order of its columns."""
     mean, sd, low, median, high, *bounds = values
     of_mean, of_width, of_tails = (Shown(*bounds[i : i + 2]) for i in (0, 2, 4))
-    return Parameter(name, mean, sd, low, median, high, of_mean, of_width, of_tails, trusted)
+    return Parameter(name, mean, sd, low, median, high, of_mean, of_width, of_tails, against)
 
 
 def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray, " p"]:
@@ -69,21 +73,23 @@ def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray,
     return is_chosen
 
 
-def explained(posterior: Posterior, status: Status) -> str:
+def explained(posterior: Posterior, status: Status, diagnostics: Diagnostics | None) -> str:
     """For each code: what was found in this fit, what it is about, and the next step."""
     if not status.doubts:
         return f"{status}\n\n{_NOTHING if status.kind == 'converged' else _NO_CODES}"
-    parts = [_explained(posterior, one) for one in status.doubts]
+    parts = [_explained(posterior, one, diagnostics) for one in status.doubts]
     return "\n\n".join([str(status.kind), *parts])
 
 
-def next_steps(status: Status) -> list[tuple[Doubt, str, str]]:
-    """Each doubt with the title and the next step of its code, each code once."""
+def next_steps(status: Status, diagnostics: Diagnostics | None) -> list[tuple[Doubt, str, str]]:
+    """Each doubt with the title of its code and the next step for this fit, each code once."""
     first: dict[str, Doubt] = {}
     for doubt in status.doubts:
         first.setdefault(doubt.code, doubt)
     pairs = [(doubt, Code.of(doubt.code)) for doubt in first.values()]
-    return [(doubt, code.title, code.next_step) for doubt, code in pairs if code is not None]
+    return [
+        (doubt, code.title, advice(code, diagnostics)) for doubt, code in pairs if code is not None
+    ]
 
 
 def about(posterior: Posterior, doubt: Doubt) -> str:
@@ -97,10 +103,10 @@ def about(posterior: Posterior, doubt: Doubt) -> str:
     return ", ".join(names[:_MOST_NAMES]) + more
 
 
-def _explained(posterior: Posterior, doubt: Doubt) -> str:
+def _explained(posterior: Posterior, doubt: Doubt, diagnostics: Diagnostics | None) -> str:
     code = Code.of(doubt.code)
     rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
-    rows += [("next", code.next_step.replace("`", "") if code else "")]
+    rows += [("next", advice(code, diagnostics).replace("`", "") if code else "")]
     rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
     title = f"[{doubt.code}] {code.title if code else ''}".strip()
     lines = [_wrapped(label, text) for label, text in rows if text]
@@ -118,19 +124,37 @@ def trusted_numbers(
     posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
 ) -> Bool[np.ndarray, " p"]:
     """Which numbers, each alone, have nothing against them. In a trusted fit these are all."""
-    numbers = numbers_of(posterior)
+    reasons = [of for _, of in _reasons(posterior, status, trusted, diagnostics)]
+    return ~np.any([np.zeros(len(numbers_of(posterior).names), bool), *reasons], axis=0)
+
+
+def _reasons(
+    posterior: Posterior, status: Status, trusted: bool, diagnostics: Diagnostics | None
+) -> list[_Reason]:
+    """What speaks against numbers, each alone: codes, a tail, or a bound; nothing in a trusted fit."""
+    everything = np.ones(len(numbers_of(posterior).names), bool)
     if trusted:
-        return np.ones(len(numbers.names), bool)
+        return []
     alone = [one for one in status.doubts if one.code not in _ABOUT_AXES]
+    about_all = [(one.code, everything) for one in alone if one.is_about_all]
     is_local = status.kind == "not trusted" and any(
         one.coordinates or one.code in _ABOUT_AXES for one in status.doubts
     )
-    if not is_local or any(one.is_about_all for one in alone):
-        return np.zeros(len(numbers.names), bool)
-    found = _stored(diagnostics)
-    is_off = np.zeros(len(numbers.names), bool) if found is None else _is_off(found)
-    touched = [i for one in alone for i in one.coordinates or ()]
-    return ~numbers.touched(np.asarray(touched, int)) & ~is_off
+    if not is_local:
+        return about_all or [(str(status.kind), everything)]
+    local = [reason for one in alone if one.coordinates for reason in _local(posterior, one)]
+    found = [*local, *about_all]
+    is_doubted = np.any([~everything, *(of for _, of in found)], axis=0)
+    stored = _stored(diagnostics)
+    bounds = [] if stored is None else _off(stored)
+    return found + [(word, of & ~is_doubted) for word, of in bounds]
+
+
+def _local(posterior: Posterior, doubt: Doubt) -> list[_Reason]:
+    """The numbers of a doubt about some coordinates; those where only a tail is off say so."""
+    numbers, tails = numbers_of(posterior), np.asarray(doubt.by_tail, int)
+    is_moved = numbers.touched(np.setdiff1d(np.asarray(doubt.coordinates, int), tails))
+    return [(doubt.code, is_moved), (ONE_TAIL, numbers.touched(tails) & ~is_moved)]
 
 
 def trusted_together(
@@ -154,11 +178,19 @@ def _touched(posterior: Posterior, doubt: Doubt) -> Bool[np.ndarray, " p"]:
     return numbers.touched(np.asarray(doubt.coordinates, int))
 
 
-def _is_off(found: ParameterChecks) -> Bool[np.ndarray, " p"]:
+def _off(found: ParameterChecks) -> list[_Reason]:
     """Numbers that are surely off on their own scale, or were not examined there."""
-    pairs = ((found.mean_off, found.mean_off_error), (found.width_off, found.width_off_error))
-    sure = [np.asarray(bound, float) - 2 * np.asarray(error, float) for bound, error in pairs]
-    return ~np.all(np.stack(sure) <= _MOST_OFF, axis=0)
+    pairs = {
+        "mean off": (found.mean_off, found.mean_off_error),
+        "width off": (found.width_off, found.width_off_error),
+    }
+    sure = {
+        word: np.asarray(bound, float) - 2 * np.asarray(error, float)
+        for word, (bound, error) in pairs.items()
+    }
+    is_unknown = np.any(np.isnan(list(sure.values())), axis=0)
+    off = [(word, ~is_unknown & (least > _MOST_OFF)) for word, least in sure.items()]
+    return [*off, (NOT_EXAMINED, is_unknown)]
 
 
 def _stored(diagnostics: Diagnostics | None) -> ParameterChecks | None:
