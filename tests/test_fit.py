@@ -314,8 +314,21 @@ def test_a_budget_that_is_spent_ends_the_training_and_says_so():
 
 
 def test_a_budget_that_ends_in_the_search_is_an_error():
-    with pytest.raises(RuntimeError, match=r"budget_s = 1e-06 s ended during the search"):
+    """It says how much there was to do, and what would help."""
+    words = r"budget_s = 1e-06 s ended during the search, .* at least 80,000: give a larger budget_s, .*"
+    with pytest.raises(RuntimeError, match=words + "sum over many rows, Target.from_data"):
         ksivi.fit(KEY, gaussian(), budget_s=1e-6, progress=False)
+    data = jnp.ones((30_000, 2))
+    prior, likelihood = (
+        lambda x: -0.5 * jnp.sum(x**2),
+        lambda x, rows: -jnp.sum((rows - x[None]) ** 2),
+    )
+    with_rows = ksivi.Target.from_data(prior, likelihood, data, dim=2)
+    with pytest.raises(RuntimeError, match=words + "over all 30,000 rows. With batch_size=1_000"):
+        ksivi.fit(KEY, with_rows, budget_s=1e-6, progress=False)
+    few = ksivi.Target.from_data(prior, likelihood, data[:10], dim=2)
+    with pytest.raises(RuntimeError, match=r"or a log density that is quicker$"):
+        ksivi.fit(KEY, few, budget_s=1e-6, progress=False)
 
 
 def test_an_improper_posterior_is_not_trusted():

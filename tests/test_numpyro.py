@@ -262,6 +262,31 @@ def test_minibatches_of_a_plate_are_unbiased(subsampled):
             np.testing.assert_array_less(np.abs(found.mean(axis=0) - expected), 4 * error)
 
 
+@pytest.mark.parametrize("model", [by_index, by_subsample])
+@pytest.mark.parametrize("batch_size", [B, N])
+def test_predictions_are_for_as_many_rows_as_are_given(model, batch_size):
+    """Of fewer rows than a minibatch, of more, and also if the data of the fit are one minibatch."""
+    x, y = (jnp.asarray(one) for one in many_rows())
+    target = ksivi.from_numpyro(model, x, y, batch_size=batch_size)
+    draws = {"noise": jnp.full(6, 1e-3), "slope": jnp.ones((6, 2))}
+    for new in (x[:1], x[: B - 1], x[:B], x, jnp.concatenate([x, x])):
+        found = target.model.predictive(jax.random.key(0), draws, new, batch_size=batch_size)
+        expected = jnp.broadcast_to(new.sum(axis=1), (6, len(new)))
+        np.testing.assert_allclose(found["y"], expected, atol=0.01)
+
+
+def test_a_minibatch_of_more_rows_than_there_are_is_named():
+    x, y = many_rows()
+
+    def model(x, y):
+        with pytest.warns(UserWarning, match="subsample_size does not match"):
+            by_index(x, y, N + 1)
+
+    words = f"plate 'rows' must have a subsample_size of at most its {N} rows, got {N + 1}"
+    with pytest.raises(ValueError, match=words):
+        ksivi.from_numpyro(model, x, y)
+
+
 def test_one_minibatch_is_weighed_by_hand():
     x, y = many_rows()
     target, rows = ksivi.from_numpyro(by_index, x, y), np.array([3, 3, 17, 39])

@@ -152,7 +152,7 @@ def test_a_data_frame_that_a_model_cannot_use_is_named():
         slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]))
         numpyro.sample("y", dist.Normal(x @ slope, 1), obs=y)
 
-    with pytest.raises(ValueError, match=r"'x' is a data frame, .* give x.to_numpy\(\)$"):
+    with pytest.raises(ValueError, match=r"'x' is a data frame, .* give x.to_numpy\(\), .*$"):
         ksivi.from_numpyro(matrix, FRAME[["x", "y"]], X)
     with pytest.raises(ValueError, match=r"KeyError: 'who'.*, without who, which are not numbers"):
         ksivi.from_numpyro(lambda table: table["who"], FRAME)
@@ -162,6 +162,58 @@ def test_a_data_frame_that_a_model_cannot_use_is_named():
         ksivi.from_numpyro(line, np.array(["a", "b"]), X)
     with pytest.raises(ValueError, match=r"'x' is a list: give numpy.array\(x\)"):
         ksivi.from_numpyro(line, [1.0, 2.0], [1.0, 2.0])
+
+
+@pytest.mark.parametrize("size", [None, 1])
+def test_the_columns_of_a_data_frame_are_not_taken_for_its_rows(size):
+    """`len` of a dict of columns is their number. Indices would select as many rows, without an error."""
+
+    def model(table):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(table), subsample_size=size) as rows:
+            numpyro.sample("y", dist.Normal(slope * table["x"][rows], 1), obs=table["y"][rows])
+
+    words = r"plate 'rows' must have a row for each of the 5 rows .* 'table', got 2.* len\(table\['x'\]\)"
+    with pytest.raises(ValueError, match=words):
+        ksivi.from_numpyro(model, FRAME)
+
+
+def test_a_plate_over_the_columns_of_a_data_frame_is_taken():
+    def model(table):
+        columns = jnp.stack([table["x"], table["y"]], axis=1)
+        with numpyro.plate("columns", len(table)):
+            mean = numpyro.sample("mean", dist.Normal(0, 1))
+            with numpyro.plate("rows", len(columns)):
+                numpyro.sample("values", dist.Normal(mean, 1), obs=columns)
+
+    assert ksivi.from_numpyro(model, FRAME).dim == 2
+
+
+def test_functions_of_data_that_get_columns_say_so():
+    prior = lambda x: -0.5 * jnp.sum(x**2)  # noqa: E731
+    numbers = FRAME[["x", "y"]]
+    words = (
+        r"gets columns as a dict of arrays, here 'x', 'y'; for a matrix .* give data.to_numpy\(\)"
+    )
+    for given, wrong in (
+        (numbers, lambda x, rows: jnp.sum(rows[:, 0])),
+        (FRAME, lambda x, rows: jnp.sum(rows.x)),
+        (FRAME, lambda x, rows: jnp.sum(rows["who"])),
+        ((numbers, FRAME["x"]), lambda x, rows: jnp.sum(rows[0] @ x)),
+        (ksivi.Rows(numbers), lambda x, rows: jnp.sum(rows[:, 0])),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ksivi.Target.from_data(prior, wrong, given, 1, batch_size=2)
+    with pytest.raises(ValueError, match=r"failed at a point of shape \(1,\): [^;]*$"):
+        ksivi.Target.from_data(prior, lambda x, rows: rows.x, np.zeros((5, 1)), 1)
+    with pytest.raises(
+        ValueError, match=r"arrays must hold numbers, got .* make text into integers"
+    ):
+        ksivi.Rows({"who": FRAME["who"]})
+    with pytest.raises(
+        ValueError, match="arrays must have at least one column of numbers, got none"
+    ):
+        ksivi.Rows(FRAME[["who"]])
 
 
 def test_a_data_frame_is_the_data_of_a_target():

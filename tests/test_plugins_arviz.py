@@ -1,5 +1,6 @@
 """What `to_arviz` adds on request: simulated groups, unconstrained draws, and attributes of the fit."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,18 +106,24 @@ def test_attributes_of_a_run_without_checks():
     assert "log_evidence" not in found
 
 
-def test_a_new_fit_compiles_no_new_draws():
-    """The attributes of a fit are no part of the program that draws."""
+def test_a_compiled_function_of_a_posterior_knows_no_fit():
+    """It is compiled once for all fits, and does not give the status of one fit to the next."""
     target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
     family = ksivi.SemiImplicit.location_scale(2)
     fits = [
         ksivi.train(KEY, target, family, ksivi.KSIVI(num_samples=4), num_steps=n) for n in (2, 3)
     ]
-    first, second = (jax.tree.structure(fit.posterior.alone()) for fit in fits)
-    assert first == second
-    assert jax.tree.structure(fits[0].posterior.about) == jax.tree.structure(
-        fits[1].posterior.about
-    )
+    traced = []
+
+    @eqx.filter_jit
+    def same(posterior):
+        traced.append(posterior)
+        return posterior
+
+    for fit in fits:
+        assert fit.posterior.attributes["status"] == str(fit.status)
+        assert "status" not in same(fit.posterior).attributes
+    assert len(traced) == 1
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -66,7 +66,9 @@ def test_draws_are_where_parameters_live_and_the_model_is_known_to_arviz(tmp_pat
     assert bool(jnp.all((draws["between"] > -1) & (draws["between"] < 3) & (draws["noise"] > 0)))
     found = posterior.to_arviz(KEY, 50)
     total = np.asarray(draws["slope"]).sum(axis=1) + np.asarray(draws["chance"])
-    np.testing.assert_allclose(found.posterior["total"][0], total, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        found.posterior["total"].to_numpy().ravel(), total, rtol=1e-4, atol=1e-5
+    )
     d = {name: np.asarray(values, np.float64) for name, values in draws.items()}
     mean = d["slope"][:, :1] + d["slope"][:, 1:] * X + (d["between"] * d["shares"][:, 0])[:, None]
     pointwise = stats.norm.logpdf(Y, mean, d["noise"][:, None])
@@ -193,3 +195,57 @@ def test_predictions_use_the_draws_of_variables_with_named_dimensions(names):
         pymc.set_data({"of": np.array([2, 0])})
     found = target.model.predictive(KEY, draws)["y"]
     np.testing.assert_allclose(found, draws["effect"][:, np.array([2, 0])], atol=0.1)
+
+
+def named_in_many_ways():
+    """A simplex by group, a dimension without labels, an axis without a name, and data by time."""
+    with pymc.Model(coords={"group": ["a", "b"], "part": ["x", "y", "z"]}) as model:
+        model.add_coord("time", length=4)
+        row = pymc.Data("input", np.array([0.1, 0.2, 0.3, 0.4]), dims="time")
+        shares = pymc.Dirichlet("shares", np.ones((2, 3)), dims=("group", "part"))
+        effect = pymc.Normal("effect", 0, 1, dims="group")
+        plain = pymc.Normal("plain", 0, 1, shape=2)
+        mean = pymc.Deterministic("mean", row * effect.sum(), dims="time")
+        level = mean + plain.sum() + shares[0, 0]
+        pymc.Normal("y", level, 1, observed=np.ones(4), dims="time")
+    return model
+
+
+def test_dimensions_and_coordinates_are_those_of_pymcs_own_draws():
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    model = named_in_many_ways()
+    with model:
+        theirs = pymc.sample_prior_predictive(3, random_seed=1)
+        step = pymc.Metropolis()
+        chains = pymc.sample(
+            3,
+            tune=3,
+            chains=1,
+            step=step,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    target = ksivi.from_pymc(model)
+    posterior = ksivi.Posterior.of(ksivi.SemiImplicit.location_scale(target.dim), target)
+    groups = ("posterior_predictive", "prior", "prior_predictive")
+    ours = posterior.to_arviz(KEY, 7, unconstrained=True, **dict.fromkeys(groups, True))
+    for group, same in (
+        ("posterior", chains["posterior"]),
+        ("observed_data", chains["observed_data"]),
+        ("log_likelihood", theirs["prior_predictive"]),
+        ("posterior_predictive", theirs["prior_predictive"]),
+        ("prior", theirs["prior"]),
+        ("prior_predictive", theirs["prior_predictive"]),
+    ):
+        assert set(ours[group].data_vars) == set(same.data_vars)
+        for name, values in same.data_vars.items():
+            found = ours[group][name]
+            of_draws = ("chain", "draw", "sample")
+            dims = [dim for dim in values.dims if dim not in of_draws]
+            assert [dim for dim in found.dims if dim not in of_draws] == dims, (group, name)
+            for dim in dims:
+                np.testing.assert_array_equal(found[dim], values[dim])
+    # On the unconstrained scale the shares of a group are two numbers, which have no labels.
+    assert ours["unconstrained_posterior"]["shares"].dims[-2:] == ("group", "shares_dim_1")
+    np.testing.assert_array_equal(ours["posterior"]["effect"]["group"], ["a", "b"])

@@ -42,7 +42,7 @@ from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
 from ._many_rows import could_use_some_rows, fit_to_rows, uses_some_rows
 from ._measured import LARGE_DIM
-from ._price import Price
+from ._price import Price, ended_in_search
 from ._recipe import Recipe
 from ._refine import (
     Refinement,
@@ -278,10 +278,8 @@ def _searching(evaluate: Evaluator, plan: _Plan) -> Iterator[None]:
     try:
         yield
     except OutOfTime:
-        raise RuntimeError(
-            f"budget_s = {plan.budget:g} s ended during the search, after {evaluate.count:,} "
-            "evaluations of the log density: a larger budget is needed"
-        ) from None
+        is_advised = plan.is_advised and could_use_some_rows(evaluate.target)
+        raise ended_in_search(plan.budget, evaluate, is_advised) from None
 
 
 def _start(rng: np.random.Generator, evaluate: Evaluator, plan: _Plan) -> Start:

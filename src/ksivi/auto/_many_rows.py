@@ -75,8 +75,8 @@ def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fit
         fit = _fit_to_rows(rng, target, plan)
     except OutOfTime:
         raise RuntimeError(
-            f"budget_s = {plan.budget:g} s ended during the search on some rows: a larger budget "
-            "is needed"
+            f"budget_s = {plan.budget:g} s ended during the search on some rows, which also passes over "
+            f"all {target.density.num_rows:,} rows: give a larger budget_s, or fewer rows"
         ) from None
     cost = dataclasses.replace(fit.cost, seconds=time.perf_counter() - plan.began)
     return dataclasses.replace(fit, cost=cost)

@@ -1,4 +1,4 @@
-"""What a fit will cost, said early: by the time that the first evaluations take."""
+"""What a fit will cost, said early, by the time of the first evaluations; and when its budget has ended."""
 
 import math
 import time
@@ -53,22 +53,38 @@ class Price:
 
     @property
     def _least(self) -> int:
-        has_few_chains = self._evaluate.dim > LARGE_DIM and self._evaluate.is_expensive
-        return _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
+        return _least_evaluations(self._evaluate)
 
     def _text(self) -> str:
         minutes = self._least * self._seconds / 60
         each = f"{1e3 * self._seconds:.2g} ms each"
         price = f"this fit may take {minutes:.0f} min or more: at least {self._least:,} evaluations, {each}"
-        num_rows = self._evaluate.target.density.num_rows
-        if not self._is_advised:
-            return price
-        if num_rows is None:
-            return (
-                f"{price}. If the log density is a sum over many rows, Target.from_data or a "
-                "subsampled plate of NumPyro makes it quicker"
-            )
+        return price + (_about_rows(self._evaluate) if self._is_advised else "")
+
+
+def ended_in_search(budget: float, evaluate: Evaluator, is_advised: bool) -> RuntimeError:
+    """The error of a search that its budget has ended. Nothing is there to return."""
+    return RuntimeError(
+        f"budget_s = {budget:g} s ended during the search, after {evaluate.count:,} evaluations of the "
+        f"log density; a fit makes at least {_least_evaluations(evaluate):,}: give a larger budget_s, "
+        f"or a log density that is quicker{_about_rows(evaluate) if is_advised else ''}"
+    )
+
+
+def _least_evaluations(evaluate: Evaluator) -> int:
+    has_few_chains = evaluate.dim > LARGE_DIM and evaluate.is_expensive
+    return _LEAST_WITH_FEW_CHAINS if has_few_chains else _LEAST
+
+
+def _about_rows(evaluate: Evaluator) -> str:
+    """How minibatches would help."""
+    num_rows = evaluate.target.density.num_rows
+    if num_rows is None:
         return (
-            f"{price}, over all {num_rows:,} rows. With batch_size=1_000, Target.from_data lets fit "
-            "use some of the rows, and fit measures the error"
+            ". If the log density is a sum over many rows, Target.from_data or a subsampled plate of "
+            "NumPyro makes it quicker"
         )
+    return (
+        f", over all {num_rows:,} rows. With batch_size=1_000, Target.from_data lets fit use some of "
+        "the rows, and fit measures the error"
+    )

@@ -79,8 +79,9 @@ def _generator(random_seed: Any) -> np.random.Generator:
 @functools.cache
 def _approximation_class() -> Any:
     import pymc as pm
+    from pymc.variational import Empirical
 
-    class KSIVIApproximation(pm.Empirical):
+    class KSIVIApproximation(Empirical):
         """Draws of a `ksivi.Fit`: new ones for `sample`, stored ones for PyMC's graphs."""
 
         def __init__(self, fit: Fit, model: Any, rng: np.random.Generator, draws: int):
@@ -117,9 +118,9 @@ def _approximation_class() -> Any:
 
 @functools.cache
 def _method_class() -> Any:
-    import pymc as pm
+    from pymc.variational import Inference
 
-    class KSIVIMethod(pm.Inference):
+    class KSIVIMethod(Inference):
         """What `ksivi.plugins.pymc` gives to `pymc.fit`."""
 
         approx, ksivi, trusted = None, None, None

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import jax
+
 from .._core.version import __version__
 from ._diagnostics import Diagnostics
 from ._status import Status
@@ -14,20 +16,23 @@ _METHODS["chains"] = "ksivi.run"
 _NUMBERS = ("log_evidence", "log_evidence_error")
 
 
+@jax.tree_util.register_pytree_node_class
 class About:
     """Attributes of a run that its posterior carries.
 
-    No program depends on them. So all are equal, and a new fit compiles nothing again.
+    A compiled program is used for posteriors of many runs, so it must know the attributes of none:
+    a posterior that goes through `jax.jit` or `jax.tree.map` comes out without them.
     """
 
     def __init__(self, attributes: Mapping[str, str | int | float]):
         self.attributes: Attributes = dict(attributes)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, About)
+    def tree_flatten(self) -> tuple[tuple[()], None]:
+        return (), None
 
-    def __hash__(self) -> int:
-        return hash(About)
+    @classmethod
+    def tree_unflatten(cls, _: None, __: tuple[()]) -> "About":
+        return cls({})
 
     def __repr__(self) -> str:
         return f"About({self.attributes!r})"

@@ -11,12 +11,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core.checks import as_flag
 from .._core.compile import jit
 from ..families import SemiImplicit, exact_log_normals
-from ..targets import Affine, Target
+from ..targets import Affine, Coordinates, Target
 from ._about import Attributes, library_attributes
 from ._host import Family, on_host
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
 _SIMULATED = ("posterior_predictive", "prior", "prior_predictive")
+_UNKNOWN = Coordinates({}, {})
 Group = dict[str, np.ndarray]
 
 
@@ -88,14 +89,15 @@ def to_arviz(
     - `about`: attributes of the group `posterior`.
     """
     groups: dict[str, dict[str, Any]] = {"posterior": dict(named), "sample_stats": dict(stats)}
-    observed: dict[str, Array] = {}
+    known = _UNKNOWN
     if target is not None and target.model is not None:
         groups["posterior"] |= target.model.deterministics(named)
         groups["log_likelihood"] = target.model.log_likelihood(named)
-        observed = target.model.observed()
+        groups["observed_data"] = target.model.observed()
+        known = target.model.coordinates()
     arrays = {name: _arrays(group) for name, group in (groups | more).items() if group}
-    data = _assemble(arrays, _arrays(observed))
-    for name in [*arrays, *(["observed_data"] if observed else [])]:
+    data = _assemble(arrays, known)
+    for name in arrays:
         data[name].attrs.update(about if name == "posterior" else library_attributes())
     return data
 
@@ -105,7 +107,7 @@ def leave_one_out(
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"], float]:
     """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat."""
     draws = {"number": np.arange(len(log_likelihood), dtype=float)}
-    data = _assemble({"posterior": draws, "log_likelihood": {"observed": log_likelihood}}, {})
+    data = _assemble({"posterior": draws, "log_likelihood": {"observed": log_likelihood}})
     import arviz
 
     with warnings.catch_warnings():
@@ -141,7 +143,8 @@ def require_finite(draws: dict[str, Any]) -> None:
             )
 
 
-def _assemble(groups: dict[str, Group], observed: Group) -> Any:
+def _assemble(groups: dict[str, Group], known: Coordinates = _UNKNOWN) -> Any:
+    """The groups as ArviZ data, with the model's dimensions and coordinates."""
     try:
         import arviz
     except ImportError as error:
@@ -149,24 +152,44 @@ def _assemble(groups: dict[str, Group], observed: Group) -> Any:
             "to_arviz and LOO need ArviZ: pip install 'ksivi[arviz]'; compare_models needs none "
             "with loo=False"
         ) from error
-    data: dict[str, Any] = {"observed_data": observed} if observed else {}
-    one_chain: dict[str, Any] = {
-        name: {site: x[None] for site, x in group.items()} for name, group in groups.items()
-    }
-    if arviz.__version__.startswith("0."):
-        unconstrained = one_chain.pop("unconstrained_posterior", None)
-        found = arviz.from_dict(**one_chain, **data)
-        if unconstrained is not None:  # `from_dict` does not know this group
-            dataset = arviz.dict_to_dataset(unconstrained)
-            found.add_groups({"unconstrained_posterior": dataset})
-        return found
-    tree = arviz.from_dict(groups | data, sample_dims=["sample"])
-    if "log_likelihood" in groups:
-        # `arviz.loo` accepts only the dimensions chain and draw.
-        tree["log_likelihood"] = arviz.from_dict({"log_likelihood": one_chain["log_likelihood"]})[
-            "log_likelihood"
-        ]
-    return tree
+    is_old = arviz.__version__.startswith("0.")
+    datasets = {}
+    for name, group in groups.items():
+        first: list[str] = ["chain", "draw"]
+        if name == "observed_data":
+            first = []
+        elif not is_old and name != "log_likelihood":
+            # `arviz.loo` accepts only the dimensions chain and draw.
+            first = ["sample"]
+        if "chain" in first:
+            group = {site: values[None] for site, values in group.items()}
+        dims = {
+            site: _dims(site, values.shape[len(first) :], known) for site, values in group.items()
+        }
+        datasets[name] = arviz.dict_to_dataset(
+            group,
+            coords=known.labels,
+            dims=dims,
+            **{"default_dims" if is_old else "sample_dims": first},
+        )
+    if is_old:
+        return arviz.InferenceData(**datasets)
+    import xarray  # ArviZ needs it
+
+    return xarray.DataTree.from_dict(datasets)
+
+
+def _dims(name: str, shape: tuple[int, ...], known: Coordinates) -> list[str]:
+    """A dimension for each axis: the model's if its labels fit, otherwise ArviZ's default.
+
+    An axis of an unconstrained simplex is shorter than its labels. After `pymc.set_data` old draws
+    may have other shapes than the model.
+    """
+    dims = [f"{name}_dim_{i}" for i in range(len(shape))]
+    for i, (dim, size) in enumerate(zip(known.dims.get(name, ()), shape, strict=False)):
+        if dim is not None and len(known.labels[dim]) == size:
+            dims[i] = dim
+    return dims
 
 
 def _arrays(group: dict[str, Any]) -> Group:

@@ -41,9 +41,7 @@ class Posterior(eqx.Module):
     layout: Layout = eqx.field(static=True)
     supports: tuple[Support, ...] | None = None
     target: Target | None = eqx.field(default=None, metadata={"saved": False})
-    about: About | None = eqx.field(
-        static=True, default=None, repr=False, metadata={"saved": False}
-    )
+    about: About | None = eqx.field(default=None, repr=False, metadata={"saved": False})
 
     @classmethod
     def of(cls, family: Family, target: Target) -> "Posterior":

@@ -14,6 +14,7 @@ from ._feed import require_all_rows as require_all_rows
 from ._feed import with_data as with_data
 from ._given_both import given_both as given_both
 from ._line import LineDensity as LineDensity
+from ._model import Coordinates as Coordinates
 from ._model import require_model as require_model
 from ._numpyro import from_numpyro as from_numpyro
 from ._numpyro_data import like_data as like_data

@@ -1,5 +1,7 @@
 """Data frames and series as arrays: pandas, polars, and what converts itself to NumPy."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -13,6 +15,25 @@ def with_arrays(tree: PyTree) -> PyTree:
     Columns that are not numbers are left out; a series that is not numbers stays as it is.
     """
     return jax.tree.map(_converted, tree)
+
+
+@contextlib.contextmanager
+def explaining_columns(data: PyTree) -> Iterator[None]:
+    """Adds to an error of a function of the data that it gets them by column, if it does."""
+    try:
+        yield
+    except ValueError as error:
+        parts = jax.tree.leaves(data, is_leaf=lambda part: isinstance(part, dict))
+        columns = next((part for part in parts if isinstance(part, dict)), None)
+        if columns is None or not isinstance(
+            error.__cause__, AttributeError | KeyError | TypeError
+        ):
+            raise
+        names = ", ".join(map(repr, columns))
+        raise ValueError(
+            f"{error}; log_likelihood gets columns as a dict of arrays, here {names}; for a matrix "
+            "of a data frame's numbers give data.to_numpy()"
+        ) from error.__cause__
 
 
 def is_frame(value: Any) -> bool:

@@ -3,13 +3,26 @@
 import abc
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
 NamedDraws = dict[str, Array]
 """Arrays by name, on the model's constrained scale. The first axis runs over the draws."""
+
+
+class Coordinates(NamedTuple):
+    """Names for the axes of arrays.
+
+    **Attributes:**
+
+    - `labels`: those of each dimension, one for each place along it.
+    - `dims`: the dimensions of each variable. An axis without a name has None.
+    """
+
+    labels: dict[str, Any]
+    dims: dict[str, tuple[str | None, ...]]
 
 
 class AbstractModel(eqx.Module):
@@ -43,6 +56,10 @@ class AbstractModel(eqx.Module):
 
         Each draw of the observed sites is a data set with the shapes of the observed data.
         """
+
+    def coordinates(self) -> Coordinates:
+        """The dimensions of parameters and data. Default: none has a name."""
+        return Coordinates({}, {})
 
     def log_likelihood_of(self, data: NamedDraws, parameters: dict[str, Array]) -> Scalar:
         """log p(data | parameters) of other data of the same shapes, at unconstrained parameters.

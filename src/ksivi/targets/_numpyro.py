@@ -23,11 +23,20 @@ from ._numpyro_checks import (
     latent_sites,
     named_arguments,
     require_observations,
+    require_rows_of_frames,
     require_shapes,
     require_whole_numbers,
 )
 from ._numpyro_data import drawn_again, is_data, is_factor, is_improper, with_values
-from ._plates import Plate, PlateDensity, Sites, on_rows, require_rows, subsampled_plate
+from ._plates import (
+    Plate,
+    PlateDensity,
+    Sites,
+    on_all_rows,
+    on_rows,
+    require_rows,
+    subsampled_plate,
+)
 from ._pytree import PytreeDensity
 from ._target import Target
 from .supports import Support, within
@@ -89,7 +98,7 @@ class NumPyroModel(AbstractModel):
         return {name: site["value"] for name, site in self._sites().items() if is_data(site)}
 
     def predictive(self, key, draws, *args, **kwargs):
-        model = self.program
+        model = on_all_rows(self.model)
         if not args and not kwargs:
             # Without this the model would return the data that it was given.
             model, args, kwargs = drawn_again(model), self.args, self.kwargs
@@ -213,6 +222,7 @@ def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Target:
     given, (args, kwargs) = (args, kwargs), as_arguments(model, args, kwargs)
     with blaming_model(model, *given):
         sites = _trace(model, args, kwargs)
+    require_rows_of_frames(sites, named_arguments(model, *given))
     plate, sites = _on_all_rows(model, args, kwargs, sites)
     require_shapes(sites)
     require_whole_numbers(sites)

@@ -81,8 +81,38 @@ def _about_frame(name: str, frame: Any) -> str:
     left = f", without {', '.join(text)}, which are not numbers" if text else ""
     return (
         f"{name!r} is a data frame, which the model gets as a dict of arrays by column{left}; for a "
-        f"matrix give {name}.to_numpy()"
+        f"matrix give {name}.to_numpy(), and for its number of rows {_num_rows(name, frame)}"
     )
+
+
+def _num_rows(name: str, frame: Any) -> str:
+    """What gives the number of rows of a data frame inside of the model."""
+    return f"len({name}[{next(iter(with_arrays(frame)), 'column')!r}])"
+
+
+def require_rows_of_frames(sites: Sites, arguments: dict[str, Any]) -> None:
+    """Raises `ValueError` if a plate of data has a row for each column of a data frame.
+
+    The model gets a dict, of which `len` is the number of columns.
+    """
+    sizes = {name: site["args"][0] for name, site in sites.items() if site["type"] == "plate"}
+    observed = [site for site in sites.values() if site["type"] == "sample" and site["is_observed"]]
+    around = [
+        {frame.name: sizes[frame.name] for frame in site["cond_indep_stack"]} for site in observed
+    ]
+    for name, frame in arguments.items():
+        if not is_frame(frame):
+            continue
+        columns = with_arrays(frame)
+        num_rows = len(next(iter(columns.values()), ()))
+        for plates in around:
+            plate = next((one for one, size in plates.items() if size == len(columns)), None)
+            if plate is not None and num_rows not in plates.values():
+                raise ValueError(
+                    f"plate {plate!r} must have a row for each of the {num_rows} rows of the data "
+                    f"frame {name!r}, got {len(columns)}, its number of columns: the model gets a dict "
+                    f"of arrays by column, so use {_num_rows(name, frame)} for len({name})"
+                )
 
 
 def require_observations(

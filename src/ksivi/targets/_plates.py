@@ -75,12 +75,31 @@ def subsampled_plate(sites: Sites) -> Plate | None:
     """The plate that is subsampled, or None. Raises `ValueError` if there are several."""
     found = [Plate(name, *site["args"]) for name, site in sites.items() if site["type"] == "plate"]
     found = [plate for plate in found if plate.batch_size not in (None, plate.size)]
+    for plate in found:
+        if plate.batch_size > plate.size:
+            raise ValueError(
+                f"plate {plate.name!r} must have a subsample_size of at most its {plate.size} rows, "
+                f"got {plate.batch_size}"
+            )
     if len(found) > 1:
         names = " and ".join(repr(plate.name) for plate in found)
         raise ValueError(
             f"model must have at most one subsampled plate, got {names}: use all rows in the others"
         )
     return found[0] if found else None
+
+
+def on_all_rows(model: Callable) -> Callable:
+    """The model on all rows of every plate: predictions are for as many rows as are given."""
+    from numpyro.primitives import Messenger
+
+    class AllRows(Messenger):
+        def process_message(self, msg):
+            if msg["type"] == "plate":
+                size = msg["args"][0]
+                msg["value"], msg["args"] = jnp.arange(size), (size, size)
+
+    return AllRows(model)
 
 
 def on_rows(model: Callable, plate: Plate, rows: RowIndices | None) -> Callable:

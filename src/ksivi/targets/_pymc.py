@@ -13,7 +13,7 @@ from jaxtyping import Array, PRNGKeyArray, Scalar
 
 from .._core.checks import attributing_errors_to, describe
 from ._explain import Term, explain_terms
-from ._model import AbstractModel, NamedDraws, require_proper
+from ._model import AbstractModel, Coordinates, NamedDraws, require_proper
 from ._target import Target
 from .supports import Support, greater_than, interval, within
 
@@ -67,7 +67,7 @@ class PyMCModel(AbstractModel):
         if args or kwargs:
             raise ValueError("a PyMC model takes no arguments: set new data with pymc.set_data")
         found = pymc.sample_posterior_predictive(
-            _stored(self.model, draws), self.model, random_seed=_seed(key), progressbar=False
+            self._stored(draws), self.model, random_seed=_seed(key), progressbar=False
         )
         return {name: values.to_numpy()[0] for name, values in found.posterior_predictive.items()}
 
@@ -84,6 +84,42 @@ class PyMCModel(AbstractModel):
         arrays = {name: jnp.asarray(drawn[name]) for name in (*latent, *data)}
         return {name: arrays[name] for name in latent}, {name: arrays[name] for name in data}
 
+    def coordinates(self):
+        lengths = self.model.dim_lengths
+        labels = {
+            dim: np.arange(lengths[dim].eval()) if given is None else np.asarray(given)
+            for dim, given in self.model.coords.items()
+        }
+        dims = {
+            name: tuple(of)
+            for name, of in self.model.named_vars_to_dims.items()
+            if all(dim is None or dim in labels for dim in of)
+        }
+        return Coordinates(labels, dims)
+
+    def _stored(self, draws: NamedDraws) -> Any:
+        """The draws as PyMC would have stored them.
+
+        Without the coordinates and the data of the model, PyMC would take variables that depend on
+        them for changed, and draw them from their prior again.
+        """
+        import arviz
+
+        shared, dims = _shared(self.model), self.coordinates().dims
+        groups: dict[str, Any] = {
+            "posterior": {name: np.asarray(values)[None] for name, values in draws.items()},
+            "constant_data": {one.name: np.asarray(one.get_value()) for one in shared},
+        }
+        about: dict[str, Any] = {
+            "coords": {
+                dim: np.asarray(of) for dim, of in self.model.coords.items() if of is not None
+            },
+            "dims": {name: list(of) for name, of in dims.items()},
+        }
+        if arviz.__version__.startswith("0."):
+            return arviz.from_dict(**groups, **about)
+        return arviz.from_dict(groups, **about)
+
     def _at(self, draws: NamedDraws, names: list[str], outputs: list[Any]) -> NamedDraws:
         """Variables of the model, at each draw."""
         if not names:
@@ -95,31 +131,6 @@ class PyMCModel(AbstractModel):
                 for name, to in zip(self.names, self.supports, strict=True)
             ]
             return dict(zip(names, jax.vmap(function)(*parts), strict=True))
-
-
-def _stored(model: Any, draws: NamedDraws) -> Any:
-    """The draws as PyMC would have stored them.
-
-    Without the coordinates and the data of the model, PyMC would take variables that depend on them
-    for changed, and draw them from their prior again.
-    """
-    import arviz
-
-    known = {dim: labels for dim, labels in model.coords.items() if labels is not None}
-    dims = {
-        name: [dim for dim in of if dim is not None]
-        for name, of in model.named_vars_to_dims.items()
-        if name in draws and all(dim is None or dim in model.coords for dim in of)
-    }
-    groups: dict[str, Any] = {
-        "posterior": {name: np.asarray(values)[None] for name, values in draws.items()},
-        "constant_data": {one.name: np.asarray(one.get_value()) for one in _shared(model)},
-    }
-    dims |= {one.name: model.named_vars_to_dims.get(one.name, []) for one in _shared(model)}
-    about: dict[str, Any] = {"coords": known, "dims": {name: list(of) for name, of in dims.items()}}
-    if arviz.__version__.startswith("0."):
-        return arviz.from_dict(**groups, **about)
-    return arviz.from_dict(groups, **about)
 
 
 def _shared(model: Any) -> list[Any]:

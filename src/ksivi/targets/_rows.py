@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from .._core.checks import as_count, describe
+from .._core.checks import as_count, describe, holds_numbers
 from .._core.fingerprints import Digest, add_array
 from ._frames import with_arrays
 
@@ -54,6 +54,12 @@ class Rows:
                     f"arrays must have a shape, a dtype and rows, got {describe(leaf)}; make lists "
                     "into arrays with numpy.array"
                 )
+            if not holds_numbers(leaf.dtype):
+                raise ValueError(
+                    f"arrays must hold numbers, got {describe(leaf)}; make text into integers"
+                )
+        if not leaves:
+            raise ValueError("arrays must have at least one column of numbers, got none")
         lengths = sorted({leaf.shape[0] for leaf in leaves})
         if len(lengths) != 1 or lengths[0] == 0:
             raise ValueError(f"arrays must have the same number of rows, at least 1, got {lengths}")

@@ -19,6 +19,7 @@ from .._core.numerics import full_precision
 from ._affine import Affine
 from ._data import data_density
 from ._density import AbstractDensity, FunctionDensity, Point, RowIndices, ScoreDensity
+from ._frames import explaining_columns
 from ._model import AbstractModel, NamedDraws, require_model
 from ._probe import as_test_point, probe
 from ._pytree import Layout, named_layout, pytree_density
@@ -128,7 +129,8 @@ class Target(AbstractView):
         require_callable(log_likelihood, "log_likelihood")
         density = data_density(log_prior, log_likelihood, data, batch_size)
         layout, point = named_layout(names, dim), as_test_point(test_point, dim)
-        return cls.from_density(density, dim, layout, point)
+        with explaining_columns(density.data):
+            return cls.from_density(density, dim, layout, point)
 
     @classmethod
     def from_pytree(
