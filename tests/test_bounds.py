@@ -122,8 +122,8 @@ def test_the_record_of_the_benchmark_is_the_one_that_pages_quote():
     from benchmarks import bounds
 
     said = bounds.summary(bounds._read(Path(bounds.__file__).parent / "records" / "bounds.jsonl"))
-    assert "fit: 62 of 31 posteriors" in said
-    assert "all bounds hold in 61 of 62 fits, and within the noise of the truth in 62" in said
+    assert "fit: 250 of 50 posteriors" in said
+    assert "all bounds hold in 245 of 250 fits, and within the noise of the truth in 249" in said
     assert "short: 17 of 17 posteriors" in said
     assert "all bounds hold in 15 of 17 fits, and within the noise of the truth in 17" in said
-    assert "all bounds hold in 53 of 62 fits, and within the noise of the truth in 55" in said
+    assert "all bounds hold in 204 of 250 fits, and within the noise of the truth in 214" in said
