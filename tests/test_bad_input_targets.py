@@ -98,7 +98,7 @@ BAD = {
         lambda: ksivi.Target.from_data(
             normal, lambda x, b: 0.0, ksivi.Rows(np.array(["a", "b"])), 2, batch_size=1
         ),
-        "data must hold arrays of numbers, got an array of shape",
+        "arrays must hold numbers, got an array of shape",
     ),
     "no Parquet file": (
         lambda: ksivi.Rows.parquet("nowhere.parquet"),
