@@ -173,9 +173,10 @@ def test_the_columns_of_a_data_frame_are_not_taken_for_its_rows(size):
         with numpyro.plate("rows", len(table), subsample_size=size) as rows:
             numpyro.sample("y", dist.Normal(slope * table["x"][rows], 1), obs=table["y"][rows])
 
-    words = r"plate 'rows' must have a row for each of the 5 rows .* 'table', got 2.* len\(table\['x'\]\)"
-    with pytest.raises(ValueError, match=words):
+    words = r"plate 'rows' has 2 rows, the number of columns .* 'table', .* 5 rows.* len\(table\['x'\]\)"
+    with pytest.warns(UserWarning, match=words) as found:
         ksivi.from_numpyro(model, FRAME)
+    assert found[0].filename == __file__
 
 
 def test_a_plate_over_the_columns_of_a_data_frame_is_taken():
@@ -187,6 +188,46 @@ def test_a_plate_over_the_columns_of_a_data_frame_is_taken():
                 numpyro.sample("values", dist.Normal(mean, 1), obs=columns)
 
     assert ksivi.from_numpyro(model, FRAME).dim == 2
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_plate_over_columns_with_the_rows_in_an_event_is_taken():
+    def model(table):
+        columns = jnp.stack([table["x"], table["y"]])
+        with numpyro.plate("columns", len(table)):
+            mean = numpyro.sample("mean", dist.Normal(0, 1))
+            each = dist.Normal(mean[:, None], 1).expand([2, 5]).to_event(1)
+            numpyro.sample("values", each, obs=columns)
+
+    assert ksivi.from_numpyro(model, FRAME).dim == 2
+
+
+def hidden_plate(y):
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    with numpyro.handlers.block(hide=["rows"]), numpyro.plate("rows", len(y)):
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def plate_of_an_outer_scope(y):
+    mean, plate = numpyro.sample("mean", dist.Normal(0, 1)), numpyro.plate("rows", len(y))
+    with numpyro.handlers.scope(prefix="inner"), plate:
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+
+def plate_in_a_scan(y):
+    from numpyro.contrib.control_flow import scan
+
+    def step(before, now):
+        with numpyro.plate("series", 2):
+            return numpyro.sample("y", dist.Normal(0.5 * before + mean, 1), obs=now), None
+
+    mean = numpyro.sample("mean", dist.Normal(0, 1))
+    scan(step, jnp.zeros(2), jnp.stack([y, y], axis=1))
+
+
+@pytest.mark.parametrize("model", [hidden_plate, plate_of_an_outer_scope, plate_in_a_scan])
+def test_plates_that_have_no_site_of_their_own_are_taken(model):
+    assert ksivi.from_numpyro(model, jnp.arange(5.0)).dim == 1
 
 
 def test_functions_of_data_that_get_columns_say_so():

@@ -23,9 +23,9 @@ from ._numpyro_checks import (
     latent_sites,
     named_arguments,
     require_observations,
-    require_rows_of_frames,
     require_shapes,
     require_whole_numbers,
+    warn_of_columns_as_rows,
 )
 from ._numpyro_data import drawn_again, is_data, is_factor, is_improper, with_values
 from ._plates import (
@@ -222,7 +222,7 @@ def _target_of(model: Callable, args: tuple, kwargs: dict[str, Any]) -> Target:
     given, (args, kwargs) = (args, kwargs), as_arguments(model, args, kwargs)
     with blaming_model(model, *given):
         sites = _trace(model, args, kwargs)
-    require_rows_of_frames(sites, named_arguments(model, *given))
+    warn_of_columns_as_rows(sites, named_arguments(model, *given), stacklevel=3)
     plate, sites = _on_all_rows(model, args, kwargs, sites)
     require_shapes(sites)
     require_whole_numbers(sites)

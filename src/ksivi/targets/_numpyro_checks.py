@@ -90,28 +90,28 @@ def _num_rows(name: str, frame: Any) -> str:
     return f"len({name}[{next(iter(with_arrays(frame)), 'column')!r}])"
 
 
-def require_rows_of_frames(sites: Sites, arguments: dict[str, Any]) -> None:
-    """Raises `ValueError` if a plate of data has a row for each column of a data frame.
+def warn_of_columns_as_rows(sites: Sites, arguments: dict[str, Any], stacklevel: int) -> None:
+    """Warns if a plate of data has a row for each column of a data frame, where it may mean rows.
 
     The model gets a dict, of which `len` is the number of columns.
     """
+    frames = {name: frame for name, frame in arguments.items() if is_frame(frame)}
+    # A frame of the stack has the size of a minibatch, and a hidden plate has no site.
     sizes = {name: site["args"][0] for name, site in sites.items() if site["type"] == "plate"}
     observed = [site for site in sites.values() if site["type"] == "sample" and site["is_observed"]]
-    around = [
-        {frame.name: sizes[frame.name] for frame in site["cond_indep_stack"]} for site in observed
-    ]
-    for name, frame in arguments.items():
-        if not is_frame(frame):
-            continue
+    for name, frame in frames.items():
         columns = with_arrays(frame)
         num_rows = len(next(iter(columns.values()), ()))
-        for plates in around:
+        for site in observed:
+            around = site["cond_indep_stack"]
+            plates = {one.name: sizes.get(one.name, one.size) for one in around}
             plate = next((one for one, size in plates.items() if size == len(columns)), None)
-            if plate is not None and num_rows not in plates.values():
-                raise ValueError(
-                    f"plate {plate!r} must have a row for each of the {num_rows} rows of the data "
-                    f"frame {name!r}, got {len(columns)}, its number of columns: the model gets a dict "
-                    f"of arrays by column, so use {_num_rows(name, frame)} for len({name})"
+            if plate is not None and num_rows not in {*plates.values(), *jnp.shape(site["value"])}:
+                warnings.warn(
+                    f"plate {plate!r} has {len(columns)} rows, the number of columns of the data frame "
+                    f"{name!r}, which has {num_rows} rows. The model gets a dict of arrays by column: "
+                    f"if the plate is over rows, use {_num_rows(name, frame)} for len({name})",
+                    stacklevel=stacklevel + 1,
                 )
 
 
