@@ -229,7 +229,7 @@ def test_a_doubt_says_of_which_coordinates_only_a_tail_is_off():
     draws[:, 1] = np.clip(draws[:, 1], -2.2, None)  # no draws in the left tail
     change = difference(draws, exact)
     assert change.where_large().tolist() == [0, 1]
-    (doubt,) = chains_move(Correction(change, difference(exact, exact), np.eye(3)))
+    (doubt,) = chains_move(Correction(change, draws, exact, np.eye(3)))
     assert doubt.coordinates == (0, 1)
     assert doubt.by_tail == (1,)
     status = doubted(doubt)
@@ -389,7 +389,7 @@ def _changed(shift, turn=False):
     if turn:
         after[:, 1] = 0.8 * after[:, 2] + 0.6 * after[:, 1]
     axes = np.linalg.eigh(np.corrcoef(after, rowvar=False))[1]
-    return Correction(difference(before, after), difference(before @ axes, after @ axes), axes)
+    return Correction(difference(before, after), before, after, axes)
 
 
 def test_a_doubt_names_the_coordinates_that_move():
@@ -459,9 +459,32 @@ def test_an_axis_of_many_coordinates_is_about_all_draws():
     dim = 200
     axis = np.full((dim, 1), dim**-0.5)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(5_000, 1))
-    found = Correction(difference(x, x), difference(x, 1.5 * x), axis)
-    assert chains_move(found)[0].coordinates is None
+    draws = rng.normal(size=(5_000, dim))
+    exact = draws + 0.5 * (draws @ axis) @ axis.T  # 1.5 times as wide along the axis
+    (doubt,) = chains_move(Correction(difference(draws, exact), draws, exact, axis))
+    assert doubt.code == "chains-move-axes"
+    assert doubt.coordinates is None
+
+
+def test_a_doubt_about_one_coordinate_does_not_hide_wrong_axes_of_all_others():
+    rng, dim = np.random.default_rng(0), 80
+    draws, noise = rng.normal(size=(2, 10_000, dim))
+    exact = 0.7**0.5 * noise + 0.3**0.5 * rng.normal(size=(10_000, 1))  # all correlations are 0.3
+    exact[:, 0] += 1.0
+    axes = np.linalg.eigh(np.corrcoef(exact, rowvar=False))[1]
+    first, second = chains_move(Correction(difference(draws, exact), draws, exact, axes))
+    assert (first.code, first.coordinates) == ("chains-move", (0,))
+    assert second.code == "chains-move-axes"
+    assert set(second.coordinates) == set(range(1, dim))
+
+
+def test_a_doubt_about_one_coordinate_is_not_one_about_the_axes_that_it_is_part_of():
+    rng, dim = np.random.default_rng(0), 80
+    draws = rng.normal(size=(10_000, dim)) + rng.normal(size=(10_000, 1))
+    exact = draws + np.eye(dim)[0] * 1.5
+    axes = np.linalg.eigh(np.corrcoef(exact, rowvar=False))[1]
+    (doubt,) = chains_move(Correction(difference(draws, exact), draws, exact, axes))
+    assert doubt.coordinates == (0,)
 
 
 @pytest.mark.slow

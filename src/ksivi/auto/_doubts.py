@@ -1,6 +1,7 @@
 """Reasons not to trust a fit. Each function returns a `Doubt`, or None if there is none."""
 
 import dataclasses
+import functools
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -69,14 +70,17 @@ class Correction:
     **Attributes:**
 
     - `change`: of the coordinates.
-    - `turned`: along the axes.
-    - `axes`: in coordinates that are divided by their standard deviations, one per column.
+    - `draws`, `states`: the draws, and what they are compared with along the axes.
+    - `axes`: one per column.
+    - `weights`: those of the states. Default: equal.
     - `error`: the standard error of a shift.
     """
 
     change: Difference
-    turned: Difference
+    draws: Draws
+    states: Draws
     axes: Float[np.ndarray, "d k"]
+    weights: Float[np.ndarray, " n"] | None = None
     error: float = 0.0
 
     @property
@@ -84,11 +88,24 @@ class Correction:
         """The coordinates that it changes; None if no single one stands out."""
         return self.change.where_large(self.error).tolist() or None
 
+    def without(self, coordinates: list[int]) -> "Correction":
+        """The same along the axes' projections on all other coordinates."""
+        axes = self.axes.copy()
+        axes[coordinates] = 0
+        is_left = np.any(axes != 0, axis=0)
+        return dataclasses.replace(self, axes=axes[:, is_left])
+
+    @functools.cached_property
+    def turned(self) -> Difference:
+        """The change along the axes."""
+        return difference(self.draws @ self.axes, self.states @ self.axes, self.weights)
+
     @property
     def coordinates_along(self) -> list[int] | None:
         """The coordinates of the axes along which it changes the draws; None if these are many."""
         large = self.axes[:, self.turned.where_large(self.error)]
-        shares = large**2 / np.maximum(np.sum(large**2, axis=0), _TINY)
+        parts = (large * self.states.std(axis=0)[:, None]) ** 2
+        shares = parts / np.maximum(np.sum(parts, axis=0), _TINY)
         is_in = shares >= _LEAST_PART
         is_spread = np.any(np.sum(shares, axis=0, where=is_in) < _MOST_OF_AN_AXIS)
         found = np.flatnonzero(is_in.any(axis=1)).tolist()
@@ -101,19 +118,22 @@ def chains_move(found: Correction) -> list[Doubt]:
 
 
 def _moves(what: str, code: Code, code_of_axes: Code, found: Correction) -> list[Doubt]:
-    """Axes change with their coordinates. So after a doubt about coordinates there is one about axes
-    only if these have further ones."""
+    """Axes change with their coordinates. So after a doubt about some coordinates there is one about
+    axes only if these are wrong without them too."""
     doubts = []
     if not found.change.is_small(found.error):
         large = found.change.too_large(found.error)
         by_tail = found.change.where_only_a_tail(found.error).tolist()
-        doubts.append(code.doubt(f"{what} move the draws: {large}", found.coordinates, by_tail))
-    if not found.turned.is_small(found.error):
-        along = found.coordinates_along
+        known = found.coordinates
+        doubts.append(code.doubt(f"{what} move the draws: {large}", known, by_tail))
+        if known is None or len(known) == len(found.axes):
+            return doubts
+        found = found.without(known)
+    if found.axes.size and not found.turned.is_small(found.error):
         large = found.turned.too_large(found.error)
         sentence = f"{what} move the draws along their principal axes: {large}"
-        known = set() if not doubts else {*(found.coordinates or along or ())}
-        if not doubts or len({*(along or ())} - known) > 1:
+        along = found.coordinates_along
+        if not doubts or along is None or len(along) > 1:
             doubts.append(code_of_axes.doubt(sentence, along))
     return doubts
 
@@ -126,8 +146,7 @@ def weights_move(
     They also see shares of separate modes, which chains do not.
     """
     weights, error = truncated_weights(weighed.log_weights), weighed.difference_error
-    turned = difference(draws @ axes, weighed.draws @ axes, weights)
-    found = Correction(change, turned, axes * draws.std(axis=0)[:, None], error)
+    found = Correction(change, draws, weighed.draws, axes, weights, error)
     doubts = _moves("importance weights", Code.WEIGHTS_MOVE, Code.WEIGHTS_MOVE_AXES, found)
     wrong = _shares_wrong(draws, weighed.draws, weights, error, _not_named(doubts, draws.shape[1]))
     return [*doubts, wrong] if wrong else doubts

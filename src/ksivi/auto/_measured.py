@@ -121,14 +121,9 @@ class Measured:
         return np.linalg.eigh(np.atleast_2d(np.corrcoef(states, rowvar=False)))[1] / sd[:, None]
 
     @property
-    def unit_axes(self) -> Float[np.ndarray, "d k"]:
-        """The axes in coordinates that are divided by their standard deviations."""
-        return self.axes * self.states[::2].std(axis=0)[:, None]
-
-    @functools.cached_property
-    def along_axes(self) -> Difference:
-        """What the chains change along the principal axes."""
-        return difference(self.draws @ self.axes, self.states[1::2] @ self.axes)
+    def others(self) -> Draws:
+        """The states of the half that did not give the axes."""
+        return self.states[1::2]
 
     @property
     def is_close(self) -> bool:

@@ -84,8 +84,8 @@ def examine(
 
 def doubts_of(found: Measured) -> list[Doubt]:
     """What chains, and weights where they are reliable, say against draws."""
-    by_chains = Correction(found.by_chains, found.along_axes, found.unit_axes, found.noise)
-    doubts = chains_move(by_chains)
+    compared = found.by_chains, found.draws, found.others, found.axes
+    doubts = chains_move(Correction(*compared, error=found.noise))
     if found.is_light:
         doubts += weights_move(found.draws, found.weighed, found.by_weights, found.axes)
     return doubts
