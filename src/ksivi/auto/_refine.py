@@ -30,7 +30,7 @@ from ._doubts import Findings, cannot_tell
 from ._measured import Measured, measure, settled_chains
 from ._modes import Modes, misses_modes
 from ._parameters import checked_parameters
-from ._trust import doubts_of
+from ._trust import doubts_by_weights, doubts_of
 from ._verdict import Answer
 
 Draws = Float[np.ndarray, "n d"]
@@ -44,7 +44,7 @@ _FEWEST = 1_000
 """The smallest number of chains."""
 _JUDGED_ANEW = {
     *(Code.CHAINS_MOVE, Code.CHAINS_MOVE_AXES, Code.WEIGHTS_MOVE, Code.WEIGHTS_MOVE_AXES),
-    *(Code.SHARES_WRONG, Code.CHAINS_TOO_SLOW, Code.MISSED_MODE, Code.BUDGET),
+    *(Code.SHARES_WRONG, Code.CHAINS_TOO_SLOW, Code.MISSED_MODE, Code.BUDGET, Code.DIVERGED),
 }
 """Doubts about the answer's draws that the corrected draws need not share."""
 
@@ -196,8 +196,8 @@ def _judged(
 ) -> tuple[list[Doubt], FitDiagnostics]:
     """The doubts that remain about corrected draws, and their bounds.
 
-    New chains start at them, as at the draws of every answer. States of a warped Gaussian's chains
-    were compared with later ones before, until they settled.
+    New chains start at them, as at the draws of every answer. Those of a warped Gaussian are states
+    of chains that have settled: the bounds compare half of these chains with the other half.
     """
     anew = {one.value for one in _JUDGED_ANEW} - (
         {Code.MISSED_MODE.value} if modes is None else set()
@@ -207,9 +207,13 @@ def _judged(
     assert findings.moved is not None
     has_settled = isinstance(posterior.family, WarpedGaussian)
     try:
-        moved = findings.moved if has_settled else _chains_from(rng, evaluate, draws)
+        if has_settled:
+            first, moved = findings.moved.halves()
+            draws = first.pooled
+        else:
+            moved = _chains_from(rng, evaluate, draws)
         found = Measured(draws, findings.weighed, findings.weighed, moved, has_settled=has_settled)
-        doubts = doubts_of(found)
+        doubts = (doubts_by_weights if has_settled else doubts_of)(found)
     except (OutOfTime, KeyboardInterrupt, ValueError, np.linalg.LinAlgError):
         unknown = Code.NOT_CHECKED.doubt("the corrected draws were not checked")
         return [*kept, unknown], FitDiagnostics()
@@ -220,7 +224,7 @@ def _judged(
     )
     weighed = findings.weighed if found.is_light else None
     known = FitDiagnostics(
-        hmc_difference=found.by_chains.summary(),
+        hmc_difference=None if has_settled else found.by_chains.summary(),
         hmc_memory=memory,
         parameters=checked_parameters(corrected, draws, moved, weighed, has_settled),
     )

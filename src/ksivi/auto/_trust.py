@@ -85,10 +85,13 @@ def examine(
 def doubts_of(found: Measured) -> list[Doubt]:
     """What chains, and weights where they are reliable, say against draws."""
     compared = found.by_chains, found.draws, found.others, found.axes
-    doubts = chains_move(Correction(*compared, error=found.noise))
-    if found.is_light:
-        doubts += weights_move(found.draws, found.weighed, found.by_weights, found.axes)
-    return doubts
+    return [*chains_move(Correction(*compared, error=found.noise)), *doubts_by_weights(found)]
+
+
+def doubts_by_weights(found: Measured) -> list[Doubt]:
+    if not found.is_light:
+        return []
+    return weights_move(found.draws, found.weighed, found.by_weights, found.axes)
 
 
 def _diagnostics(

@@ -90,6 +90,20 @@ class Movement:
         states, log_densities = self.states[kept][::-1].copy(), self.log_densities[kept][::-1]
         return dataclasses.replace(self, states=states, log_densities=log_densities)
 
+    def halves(self) -> tuple["Movement", "Movement"]:
+        """Every other chain, and the rest of them."""
+        return self._every_other(0), self._every_other(1)
+
+    def _every_other(self, first: int) -> "Movement":
+        before, states, log_densities = (
+            self.before[first::2],
+            self.states[:, first::2],
+            self.log_densities[:, first::2],
+        )
+        return dataclasses.replace(
+            self, before=before, states=states, log_densities=log_densities
+        )
+
     @property
     def memory(self) -> Float[np.ndarray, " d"]:
         return _rank_correlation(self.before, self.after)
