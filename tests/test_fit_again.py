@@ -8,7 +8,9 @@ from scipy.special import digamma, polygamma
 
 import ksivi
 from known import KEY, ROUGH, assert_equal_moments, family_of, gaussian, posterior_of
+from ksivi.auto._verdict import with_doubt
 from ksivi.families import Empirical
+from ksivi.results import Code
 
 Y = np.random.default_rng(3).normal(1.0, 1.0, size=(80, 2))
 COUNTS = np.array([[1, 0], [2, 1], [0, 1], [3, 0], [1, 1], [2, 0], [1, 2], [1, 1]])
@@ -138,3 +140,38 @@ def test_a_fit_knows_what_was_given():
     refined = ksivi.fit(KEY, normal_model(20), refine="hmc", progress=False)
     assert refined.diagnostics.given == ("refine",)
     assert refined.refined.trusted, refined.refined.status
+
+
+MODE = Code.MISSED_MODE.doubt("a mode at x = 9 has no draws")
+
+
+@pytest.fixture(scope="module")
+def one_mode():
+    """A fit whose search met a mode that its draws lack."""
+    return with_doubt(ksivi.fit(KEY, gaussian(), progress=False), MODE)
+
+
+def test_a_doubt_that_only_a_search_can_remove_stays(one_mode):
+    of = one_mode.posterior.target
+    again = ksivi.fit(jax.random.key(1), of, init=one_mode, progress=False)
+    assert not again.trusted
+    assert again.status.doubts == (MODE,)
+    refined = ksivi.fit(KEY, of, init=again, refine="hmc", progress=False)
+    assert refined.status.doubts == (MODE,)  # once
+    assert refined.refined.status.codes == ("missed-mode",)
+
+
+def test_a_doubt_that_is_checked_again_does_not_stay():
+    moved = Code.CHAINS_MOVE.doubt("chains move the draws")
+    of = gaussian()
+    doubted = with_doubt(ksivi.fit(KEY, of, progress=False), moved)
+    again = ksivi.fit(jax.random.key(1), of, init=doubted, progress=False)
+    assert again.trusted, again.status
+
+
+def test_a_mode_of_another_target_is_not_known(one_mode):
+    def shifted(x):
+        return -0.5 * jnp.sum((x - 0.2) ** 2)
+
+    again = ksivi.fit(KEY, ksivi.Target(shifted, dim=3), init=one_mode, progress=False)
+    assert again.trusted, again.status

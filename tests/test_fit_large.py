@@ -12,6 +12,7 @@ import pytest
 import ksivi
 from ksivi._core.numerics import generator
 from ksivi._core.roots import DenseRoot
+from ksivi.auto import _large
 from ksivi.auto._search import first_starts, search
 from ksivi.diagnostics import chains
 from ksivi.families import WarpedGaussian
@@ -126,6 +127,24 @@ def test_refined_draws_are_accurate(criterion):
     # States of one chain depend on each other, so fewer count than there are.
     assert 256 <= fit.refined.effective < stored
     assert criterion.measure(draws_of(fit.refined.posterior)).failures == []
+
+
+def test_states_of_settled_chains_are_trusted(monkeypatch):
+    """A fit of logs of Gamma variables, whose chains go on, as many transitions as are said."""
+    numbers = []
+
+    def counted(rng, evaluate, before, num_transitions, frame):
+        numbers.append(num_transitions)
+        return chains(rng, evaluate, before, num_transitions, frame)
+
+    monkeypatch.setattr(_large, "chains", counted)
+    gammas = ksivi.Target(lambda x: jnp.sum(1.5 * x - jnp.exp(1.2 * x)), dim=151)
+    fit = ksivi.fit(KEY, gammas, refine="hmc", progress=False)
+    assert fit.refined.trusted, fit.refined.status
+    assert len(numbers) > 1
+    assert fit.refined.num_transitions == sum(numbers)
+    table = fit.refined.table()
+    assert np.mean([row.trusted for row in table]) > 0.9
 
 
 def test_a_budget_that_ends_the_search_is_an_error():

@@ -84,6 +84,22 @@ def test_a_field_that_is_no_gradient_is_doubted():
     assert "the score is no gradient, or it varies too quickly" in str(fit.status)
 
 
+def test_the_cost_is_that_of_all_fits(monkeypatch):
+    costs = []
+
+    def counted(*about):
+        fit = as_it_is(*about)
+        costs.append(fit.cost.score_evals)
+        return fit
+
+    as_it_is = _fit._fit_as_it_is
+    monkeypatch.setattr(_fit, "_fit_as_it_is", counted)
+    fit = fit_of(lambda x: -x + jnp.array([-x[1], x[0]]), 2)
+    assert len(costs) > 1
+    each = (17, 65, 257)  # the nodes of a line and its end
+    assert fit.cost.score_evals == sum(a * b for a, b in zip(each, costs, strict=False))
+
+
 def test_snapshots_of_several_trainings_are_refused(tmp_path):
     with pytest.raises(ValueError, match="checkpoint must be None for a target that has only a"):
         fit_of(lambda x: -x, 2, checkpoint=tmp_path)

@@ -10,7 +10,7 @@ import pytest
 import ksivi
 from known import COVARIANCE, KEY, MEAN, family_of, gaussian
 from ksivi._core.mixtures import Mixture
-from ksivi.auto import _answers, _fit
+from ksivi.auto import _answers, _fit, _refine
 from ksivi.auto._answers import sampler_again
 from ksivi.auto._refine import refined_again
 from ksivi.auto._start import start_from
@@ -101,6 +101,19 @@ def test_doubts_that_no_correction_removes_stay(narrow):
     found = ksivi.fit(KEY, target, init=earlier, refine="hmc", progress=False)
     assert found.refined.status.codes == ("improper",)
     assert not found.refined.trusted
+
+
+@pytest.mark.parametrize("stage", ["measure", "refined"])
+def test_ctrl_c_during_a_refinement_returns_the_earlier_fit(stage, narrow, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    fit, target = narrow
+    monkeypatch.setattr(_refine, stage, stop)
+    found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)
+    assert found.refined is None
+    assert found.status == fit.status
+    assert eqx.tree_equal(found.posterior.family, fit.posterior.family)
 
 
 def test_a_record_says_what_is_known_of_corrected_draws(narrow, tmp_path):

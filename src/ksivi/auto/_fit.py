@@ -54,7 +54,7 @@ from ._refine import (
 )
 from ._scores import fit_to_score
 from ._start import Start, find_start, start_from
-from ._verdict import Answer, conclude, cost_of, ended_by_budget, of_target, with_remark
+from ._verdict import Answer, conclude, cost_of, ended_by_budget, of_target, with_doubts_of
 
 
 def fit(
@@ -102,7 +102,7 @@ def fit(
         shapes compile nothing again.
     - `init`: an earlier fit to start from, of this or a similar target, such as the same model with
         less data. It takes the place of the search, so modes that it does not have are not found.
-        The checks are the same.
+        The checks are the same. Doubts that only a search can remove stay.
     - `at_least`: the first answer to try: `"gaussian"`, `"mixture"` or `"sampler"`. Default:
         `"gaussian"`, or `"sampler"` if one of `recipe`, `num_steps`, `callbacks` and `checkpoint`,
         which are about training, is given.
@@ -169,7 +169,8 @@ def fit(
             use_mesh(require_threads(as_mesh(mesh))),
             few_threads(single.dim if kind == "sampler" else 1),  # others have thin matrices
         ):
-            return gathered(of_target(_fit(key, on_devices(single), plan), single.unwhitened()))
+            found = of_target(_fit(key, on_devices(single), plan), single.unwhitened())
+            return gathered(with_doubts_of(found, init))
     finally:
         if bar is not None:
             bar.close()
@@ -234,8 +235,6 @@ def _fit_as_it_is(
         with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
             corrected = refined(rng, evaluate, plan.refine, answer, start.modes)
     fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
-    if is_large and fit.status.kind == "converged":
-        fit = with_remark(fit, "not examined: further modes, the joint shape beyond correlations")
     known = dataclasses.replace(fit.diagnostics, given=plan.given)
     fit = dataclasses.replace(fit, diagnostics=known)
     return fit if plan.refine is None else with_refined(fit, corrected)

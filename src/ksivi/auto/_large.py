@@ -151,7 +151,8 @@ def _settled(
     for _ in range(_DOUBLINGS):
         frame = _fitted(moved, root).linear()
         later = chains(rng, evaluate, moved.after, num_transitions, frame)
-        later = later.thinned(_MOST_STATES)
+        num_in_all = moved.num_transitions + later.num_transitions
+        later = dataclasses.replace(later.thinned(_MOST_STATES), num_transitions=num_in_all)
         change = difference(moved.pooled, later.pooled)
         if _has_forgotten(later) and change.is_small():
             return later, None

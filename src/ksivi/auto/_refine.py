@@ -1,5 +1,6 @@
 """Draws that are corrected after the checks. They are kept apart from the answer's draws."""
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -117,17 +118,25 @@ def refined_again(
     began: float,
 ) -> Fit[FitDiagnostics]:
     """An earlier fit to the same target with corrected draws. Its answer and its verdict stay."""
-    doubts = list(earlier.status.doubts)
-    try:
-        found = measure(rng, evaluate, earlier.posterior)
-    except (ValueError, np.linalg.LinAlgError):
-        corrected = None
-    else:
-        findings = Findings(earlier.diagnostics, doubts, found.weighed, found.moved, found.is_light)
-        answer = Answer(earlier.posterior, earlier.diagnostics.answer, findings)
+    answer, corrected = Answer(earlier.posterior, earlier.diagnostics.answer, None), None
+    with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
+        findings = _measured_again(rng, evaluate, earlier)
+        answer = dataclasses.replace(answer, findings=findings)
         corrected = refined(rng, evaluate, refine, answer, None)
     cost = Cost(time.perf_counter() - began, 0, evaluate.count)
     return with_refined(dataclasses.replace(earlier, cost=cost), corrected)
+
+
+def _measured_again(
+    rng: np.random.Generator, evaluate: Evaluator, earlier: Fit[FitDiagnostics]
+) -> Findings | None:
+    """The weights and chains of an earlier fit, with its doubts; None if it cannot be checked."""
+    try:
+        found = measure(rng, evaluate, earlier.posterior)
+    except (ValueError, np.linalg.LinAlgError):
+        return None
+    doubts = list(earlier.status.doubts)
+    return Findings(earlier.diagnostics, doubts, found.weighed, found.moved, found.is_light)
 
 
 def with_refined(fit: Fit[FitDiagnostics], corrected: Refined | None) -> Fit[FitDiagnostics]:

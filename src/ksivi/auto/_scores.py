@@ -44,19 +44,19 @@ def fit_to_score(
         except (RuntimeError, ValueError, KeyboardInterrupt):
             if best is None:
                 raise
-            return _judged(*best)  # stopped, or out of time, before another answer
+            return _judged(*best, spent)  # stopped, or out of time, before another answer
         spent = _sum(spent, fit.cost, 1 + num_nodes)
         fit = _of_score(fit, target, spent)
         if fit.status.kind == "interrupted":
-            return fit if best is None else _judged(*best)
+            return fit if best is None else _judged(*best, spent)
         show("integrals along other lines")
         draws = _draws(rng, fit.posterior)
         # From a draw: lines from the mean and from the origin may be the same.
         error = _difference(target, draws, (start, draws[0]), num_nodes)
         if best is not None and not error < best[1]:
-            return _judged(*best)
+            return _judged(*best, spent)
         if not error > _GOOD_ERROR or num_nodes >= _MOST_NODES:
-            return _judged(fit, error)
+            return _judged(fit, error, spent)
         best = fit, error
         start, init = draws.mean(axis=0), fit.posterior
         num_nodes *= _MORE_NODES
@@ -100,10 +100,10 @@ def _of_score(fit: Fit[FitDiagnostics], target: Target, cost: Cost) -> Fit[FitDi
     return dataclasses.replace(of_target(fit, target), diagnostics=diagnostics, cost=cost)
 
 
-def _judged(fit: Fit[FitDiagnostics], error: float) -> Fit[FitDiagnostics]:
-    """The fit with what the lines say for it or against it."""
+def _judged(fit: Fit[FitDiagnostics], error: float, spent: Cost) -> Fit[FitDiagnostics]:
+    """The fit with what the lines say for it or against it, and what all fits have cost."""
     diagnostics = dataclasses.replace(fit.diagnostics, lines_error=error)
-    fit = dataclasses.replace(fit, diagnostics=diagnostics)
+    fit = dataclasses.replace(fit, diagnostics=diagnostics, cost=spent)
     if error <= _WORST_ERROR:
         remark = f"log densities are integrals of the score, off by {error:.2g} nats"
         return with_remark(fit, remark)

@@ -5,8 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+import equinox as eqx
 import numpy as np
 
+from ..families import WarpedGaussian
 from ..results import Code, Cost, Doubt, Fit, FitDiagnostics, ParameterChecks, Posterior, Status
 from ..targets import Evaluator, Target
 from ._doubts import Findings
@@ -16,6 +18,8 @@ from ._stopping import Ending
 
 FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
 """Fits a target, by a search or from an earlier posterior."""
+_STAY = {one.value for one in (Code.MISSED_MODE, Code.SECOND_MODE, Code.IMPROPER, Code.RUNS_DIFFER)}
+"""Doubts that a fit from an earlier one cannot remove: it makes neither a search nor other runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +102,21 @@ def with_doubt(fit: Fit[FitDiagnostics], doubt: Doubt) -> Fit[FitDiagnostics]:
     return dataclasses.replace(fit, refined=refined, diagnostics=known)
 
 
+def with_doubts_of(fit: Fit[FitDiagnostics], init: Fit | Posterior | None) -> Fit[FitDiagnostics]:
+    """The fit with what an earlier fit to this target found by a search or by independent runs.
+
+    A fit that starts from it has neither.
+    """
+    if not isinstance(init, Fit) or fit.status.kind == "interrupted":
+        return fit
+    if not eqx.tree_equal(init.posterior.target, fit.posterior.target):
+        return fit
+    for doubt in init.status.doubts:
+        is_known = doubt.code in fit.status.codes
+        fit = fit if is_known or doubt.code not in _STAY else with_doubt(fit, doubt)
+    return fit
+
+
 def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
     """The fit with a remark at the end of its status."""
     status = dataclasses.replace(fit.status, reason=f"{fit.status.reason}; {remark}")
@@ -148,6 +167,8 @@ def _not_trusted(answer: Answer, doubts: list[Doubt], cost: Cost, budget: float)
 
 def _good(answer: Answer, diagnostics: FitDiagnostics, cost: Cost, budget: float) -> Status:
     looked = f"; {diagnostics.modes}" if diagnostics.num_paths else ""
+    if isinstance(answer.posterior.family, WarpedGaussian):
+        looked += "; not examined: further modes, the joint shape beyond correlations"
     passed = "; the draws passed all checks, and the checks decide"
     reason = _ending(answer, cost, budget) + (passed if answer.ending == "steps" else "")
     is_settled = answer.ending in (None, "settled")

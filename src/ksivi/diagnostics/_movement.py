@@ -95,13 +95,11 @@ class Movement:
         return self._every_other(0), self._every_other(1)
 
     def _every_other(self, first: int) -> "Movement":
-        before, states, log_densities = (
-            self.before[first::2],
-            self.states[:, first::2],
-            self.log_densities[:, first::2],
-        )
         return dataclasses.replace(
-            self, before=before, states=states, log_densities=log_densities
+            self,
+            before=self.before[first::2],
+            states=self.states[:, first::2],
+            log_densities=self.log_densities[:, first::2],
         )
 
     @property
