@@ -6,6 +6,7 @@ import functools
 import numpy as np
 from jaxtyping import Float, Int
 
+from .._core.wording import apart
 from ..diagnostics import (
     Difference,
     Importance,
@@ -175,9 +176,9 @@ def _shares_wrong(
     distance = sliced_distance(draws[:, columns], weighed[:, columns], weights)
     if distance <= _FAR + error:
         return None
-    limit = f"at most {_FAR + error:.2f}"
+    far, limit = apart(distance, _FAR + error)
     return Code.SHARES_WRONG.doubt(
-        f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
+        f"importance weights move the draws: sliced distance {far}, at most {limit}"
     )
 
 
