@@ -47,6 +47,7 @@ from ._recipe import Recipe
 from ._refine import (
     Refinement,
     checked_before,
+    is_of,
     refined,
     refined_again,
     require_refinement,
@@ -158,7 +159,7 @@ def fit(
     )
     bar = stages(progress)
     watching = [*callbacks, *([] if bar is None else [bar])]
-    given = names_given(init=init, num_steps=num_steps, refine=refine)
+    given = names_given(init=init, again=is_of(init, single), num_steps=num_steps, refine=refine)
     plan = _Plan(earlier, refine, recipe, kind, budget, watching, checkpoints, bar, given)
     if refine is not None and at_least is None and kind != "sampler":
         plan = dataclasses.replace(plan, checked=checked_before(init, single))
