@@ -176,10 +176,8 @@ def _shares_wrong(
     distance = sliced_distance(draws[:, columns], weighed[:, columns], weights)
     if distance <= _FAR + error:
         return None
-    far, limit = apart(distance, _FAR + error)
-    return Code.SHARES_WRONG.doubt(
-        f"importance weights move the draws: sliced distance {far}, at most {limit}"
-    )
+    found = ", at most ".join(apart(distance, _FAR + error))
+    return Code.SHARES_WRONG.doubt(f"importance weights move the draws: sliced distance {found}")
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:
