@@ -13,7 +13,7 @@ import ksivi
 from known import KEY
 from ksivi._core.wording import apart
 from ksivi.auto._doubts import Correction, chains_move, weights_move
-from ksivi.diagnostics import Importance, difference
+from ksivi.diagnostics import Difference, Importance, difference
 from ksivi.results import (
     Code,
     Doubt,
@@ -412,6 +412,10 @@ def test_a_number_does_not_look_equal_to_its_limit():
     assert apart(0.2, 0.1) == ("0.20", "0.10")
     assert apart(0.1, 0.1) == ("0.10", "0.10")
     assert apart(0.1004, 0.1, "g") == ("0.1004", "0.1")
+    zero = np.zeros(2)
+    assert Difference(zero, zero, (0.02004, 0.01)).too_large() == (
+        "tails 2.004% and 1.00%, within 0.6% to 2%"
+    )
     found = FitDiagnostics(
         **{"pareto_khat": 0.6996, "pareto_khat_limit": 0.7, "wide_pareto_khat": 0.5},
         weights_difference=SampleDifference(*[0.0] * 6),
