@@ -136,7 +136,10 @@ def test_a_fit_knows_what_was_given():
     again = ksivi.fit(
         KEY, normal_model(20), init=first, at_least="gaussian", num_steps=5, progress=False
     )
-    assert again.diagnostics.given == ("init", "num_steps")
+    assert again.diagnostics.given == ("init", "again", "num_steps")
+    assert again.diagnostics.num_steps == again.cost.steps
+    other = ksivi.fit(KEY, normal_model(40), init=first, progress=False)
+    assert other.diagnostics.given == ("init",)  # of another target
     refined = ksivi.fit(KEY, normal_model(20), refine="hmc", progress=False)
     assert refined.diagnostics.given == ("refine",)
     assert refined.refined.trusted, refined.refined.status

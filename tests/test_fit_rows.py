@@ -115,8 +115,24 @@ def test_a_long_fit_is_announced_once(monkeypatch):
     for count in range(32, 32 * 20, 32):
         price(count)
     (remark,) = bar.remarks
-    assert "at least 80,000 evaluations, 3.1 ms each, over all 20,000 rows" in remark
-    assert "batch_size=1_000" in remark
+    assert remark.endswith(
+        ": it needs at least 80,000 evaluations, 3.1 ms each. Each evaluation reads all 20,000 rows. With "
+        "batch_size=1_000, Target.from_data lets fit use some of the rows, and fit measures the error"
+    )
+
+
+@pytest.mark.parametrize("is_advised", [True, False])
+def test_a_long_fit_without_rows_is_announced_in_whole_sentences(is_advised, monkeypatch):
+    clock = iter(np.arange(0.0, 10.0, 0.1))
+    monkeypatch.setattr("ksivi.auto._price.time.perf_counter", lambda: float(next(clock)))
+    bar = _Bar()
+    plain = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=2)
+    price = Price(bar, Evaluator(plain), is_advised)
+    for count in range(32, 32 * 20, 32):
+        price(count)
+    needs, more = bar.remarks[0].split(" ms each")
+    assert "it needs at least 80,000 evaluations" in needs
+    assert more.startswith(". If the log density is a sum") if is_advised else not more
 
 
 def test_in_many_dimensions_many_rows_mean_fewer_evaluations(monkeypatch):

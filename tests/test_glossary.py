@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from ksivi.auto._modes import _MOST_MODES
 from ksivi.results import Code
+from ksivi.results._table import TAIL
 
 CODES = {one.value: one for one in Code}
 
@@ -79,3 +81,17 @@ def test_the_example_prints_what_the_page_says(code, shared):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             exec(block, dict(shared))
         assert out.getvalue().strip() == expected.strip()
+
+
+def test_a_word_of_verdicts_that_is_no_code_has_a_section():
+    """The table says `tail` of a number, and its page links here."""
+    page, fit = (path.read_text(encoding="utf-8") for path in (PAGE, PAGE.with_name("fit.md")))
+    assert "\n### Tail\n" in page
+    assert "(glossary.md#tail)" in fit
+    assert f"`no: {TAIL}`" in page
+
+
+def test_the_most_modes_that_are_kept_are_named():
+    text = PAGE.with_name("fit.md").read_text(encoding="utf-8")
+    assert _MOST_MODES == 8
+    assert "At most eight separate modes are kept" in text

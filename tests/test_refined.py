@@ -59,7 +59,11 @@ def test_corrected_draws_have_a_verdict_of_their_own(narrow, monkeypatch):
     found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)
     corrected = found.refined
     assert corrected.trusted, corrected.status
-    assert "Use fit.refined.posterior, which passed the checks" in " ".join(found.explain().split())
+    assert found.explain().startswith("The refined draws are trusted: use fit.refined.posterior.")
+    assert 'refine="hmc"' not in found.explain()
+    assert corrected.trusted_for("x")
+    assert corrected.trusted_for(["x[0]", "x[1]"])
+    assert corrected.in_numbers().refine == "hmc"
     assert corrected.num_transitions >= 40
     assert corrected.effective >= 1_000
     table = corrected.table()
@@ -100,6 +104,7 @@ def test_doubts_that_no_correction_removes_stay(narrow):
     earlier = ksivi.Fit(fit.posterior, status, False, fit.diagnostics, fit.history, fit.cost, None)
     found = ksivi.fit(KEY, target, init=earlier, refine="hmc", progress=False)
     assert found.refined.status.codes == ("improper",)
+    assert not found.refined.trusted_for("x[0]")
     assert not found.refined.trusted
 
 

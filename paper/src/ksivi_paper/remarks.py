@@ -37,9 +37,9 @@ _HARDER_SPLITS = (
 
 _IMPROPER = (
     "Runs that end too wide were wide early. The annealed target is p^c with c from 0.1, and for "
-    "t(2) it has no finite mass while c ≤ 1/3, in the first 5,833 of 50,000 steps. Only a small "
-    "weight on log p stops the draws then. The released code, translated to PyTorch, loses 5 of 20 "
-    "runs in the same way."
+    "t(2) it has no finite mass while c ≤ 1/3, in the first 5,833 of 50,000 steps. Only log p, "
+    "with a small weight, keeps the draws together then. The released code, translated to PyTorch, "
+    "loses 5 of 20 runs in the same way."
 )
 
 REMARKS: dict[str, str] = {

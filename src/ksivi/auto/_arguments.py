@@ -58,5 +58,7 @@ def as_batch(
 
 
 def names_given(**arguments: Any) -> tuple[str, ...]:
-    """The names of the arguments that were given."""
-    return tuple(name for name, value in arguments.items() if value is not None)
+    """The names of the arguments that were given: neither None nor False."""
+    return tuple(
+        name for name, value in arguments.items() if value is not None and value is not False
+    )

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 from jaxtyping import Float, Int
 
+from .._core.wording import apart
 from ..diagnostics import (
     Difference,
     Importance,
@@ -175,10 +176,8 @@ def _shares_wrong(
     distance = sliced_distance(draws[:, columns], weighed[:, columns], weights)
     if distance <= _FAR + error:
         return None
-    limit = f"at most {_FAR + error:.2f}"
-    return Code.SHARES_WRONG.doubt(
-        f"importance weights move the draws: sliced distance {distance:.2f}, {limit}"
-    )
+    found = ", at most ".join(apart(distance, _FAR + error))
+    return Code.SHARES_WRONG.doubt(f"importance weights move the draws: sliced distance {found}")
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:

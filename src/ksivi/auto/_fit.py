@@ -47,6 +47,7 @@ from ._recipe import Recipe
 from ._refine import (
     Refinement,
     checked_before,
+    is_of,
     refined,
     refined_again,
     require_refinement,
@@ -108,7 +109,7 @@ def fit(
         which are about training, is given.
     - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
         from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
-        `fit.refined.trusted` is about them. If `init` is a fit to this target, it is only refined.
+        `fit.refined.trusted` is about them. If `init` is a checked fit to this target, it is mostly only refined.
     - `num_steps`: maximum number of training steps.
     - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
         of the machine, and the status says what was left out. If it ends the search, there is
@@ -158,7 +159,7 @@ def fit(
     )
     bar = stages(progress)
     watching = [*callbacks, *([] if bar is None else [bar])]
-    given = names_given(init=init, num_steps=num_steps, refine=refine)
+    given = names_given(init=init, again=is_of(init, single), num_steps=num_steps, refine=refine)
     plan = _Plan(earlier, refine, recipe, kind, budget, watching, checkpoints, bar, given)
     if refine is not None and at_least is None and kind != "sampler":
         plan = dataclasses.replace(plan, checked=checked_before(init, single))

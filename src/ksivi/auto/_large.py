@@ -8,6 +8,7 @@ import numpy as np
 from .._core.mixtures import Mixture
 from .._core.roots import DenseRoot, Root, diagonal_root
 from .._core.warped import Warped, gaussian
+from .._core.wording import apart
 from ..diagnostics import Difference, Movement, chains, difference
 from ..families import WarpedGaussian
 from ..results import Code, Doubt, FitDiagnostics, Posterior
@@ -167,9 +168,11 @@ def _settled(
 
 def _unsettled(moved: Movement, change: Difference) -> str:
     """What is over its limit in the last run."""
-    large, memory = change.too_large(), f"memory {_memory(moved):.2f}, at most {_most(moved):.2f}"
+    large, (slow, limit) = change.too_large(), apart(_memory(moved), _most(moved))
     found = [f"the last run changed {large}"] if large else []
-    return "; ".join([*found, *([] if _has_forgotten(moved) else [memory])])
+    return "; ".join(
+        [*found, *([] if _has_forgotten(moved) else [f"memory {slow}, at most {limit}"])]
+    )
 
 
 def _fitted(moved: Movement, root: Root, is_dense: bool = False) -> Warped:

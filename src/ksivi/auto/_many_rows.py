@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from .._core.mixtures import root_of
 from .._core.roots import DenseRoot
+from .._core.wording import apart
 from ..results import Code, Fit, FitDiagnostics, Posterior
 from ..targets import CHUNK, OutOfTime, Passes, Target
 from ._measured import LARGE_DIM
@@ -206,9 +207,10 @@ def _judged(
         unknown = f"the draws were checked on {used} only: the error was not measured"
         doubts.append(Code.ROWS_NOT_MEASURED.doubt(unknown))
     elif found.error > _WORST_ERROR:
+        error, limit = apart(found.error, _WORST_ERROR, "g")
         off = (
             f"the draws were checked on {used}, and the log density is then off by "
-            f"{found.error:.2g} nats, at most {_WORST_ERROR:g} nats to be trusted"
+            f"{error} nats, at most {limit} nats to be trusted"
         )
         doubts.append(Code.ROWS_ERROR.doubt(off))
     for doubt in doubts:

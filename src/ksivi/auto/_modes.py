@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .._core.mixtures import root_of
+from .._core.wording import apart
 from ..results import Code, Doubt
 from ..targets import Evaluator, Target
 from ._anneal import Annealed
@@ -171,9 +172,10 @@ def misses_modes(draws: Points, modes: Modes | None, target: Target) -> Doubt | 
     expected, found = modes.shares, modes.shares_of(draws)
     for place, mass, share in zip(modes.places, expected, found, strict=True):
         if share < _FEWEST * mass:
+            held, least = apart(100 * share, 100 * _FEWEST * mass, digits=1)
             return Code.MISSED_MODE.doubt(
-                f"a mode with about {mass:.0%} of the mass holds {share:.1%} of the draws, at least "
-                f"{_FEWEST * mass:.1%} to be trusted: near {named(target, place)}"
+                f"a mode with about {mass:.0%} of the mass holds {held}% of the draws, at least "
+                f"{least}% to be trusted: near {named(target, place)}"
             )
     return None
 

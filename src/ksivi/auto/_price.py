@@ -58,17 +58,19 @@ class Price:
     def _text(self) -> str:
         minutes = self._least * self._seconds / 60
         each = f"{1e3 * self._seconds:.2g} ms each"
-        price = f"this fit may take {minutes:.0f} min or more: at least {self._least:,} evaluations, {each}"
-        return price + (_about_rows(self._evaluate) if self._is_advised else "")
+        needs = f"it needs at least {self._least:,} evaluations, {each}"
+        price = f"this fit may take {minutes:.0f} min or more: {needs}"
+        return f"{price}. {_about_rows(self._evaluate)}" if self._is_advised else price
 
 
 def ended_in_search(budget: float, evaluate: Evaluator, is_advised: bool) -> RuntimeError:
     """The error of a search that its budget has ended. Nothing is there to return."""
-    return RuntimeError(
+    ended = (
         f"budget_s = {budget:g} s ended during the search, after {evaluate.count:,} evaluations of the "
-        f"log density; a fit makes at least {_least_evaluations(evaluate):,}: give a larger budget_s, "
-        f"or a log density that is quicker{_about_rows(evaluate) if is_advised else ''}"
+        f"log density; a fit needs at least {_least_evaluations(evaluate):,}: give a larger budget_s, "
+        "or a log density that is quicker"
     )
+    return RuntimeError(f"{ended}. {_about_rows(evaluate)}" if is_advised else ended)
 
 
 def _least_evaluations(evaluate: Evaluator) -> int:
@@ -77,14 +79,14 @@ def _least_evaluations(evaluate: Evaluator) -> int:
 
 
 def _about_rows(evaluate: Evaluator) -> str:
-    """How minibatches would help."""
+    """How minibatches would help, as a sentence."""
     num_rows = evaluate.target.density.num_rows
     if num_rows is None:
         return (
-            ". If the log density is a sum over many rows, Target.from_data or a subsampled plate of "
-            "NumPyro makes it quicker"
+            "If the log density is a sum over many rows, Target.from_data with batch_size=1_000 or a "
+            "subsampled plate of NumPyro makes it quicker"
         )
     return (
-        f", over all {num_rows:,} rows. With batch_size=1_000, Target.from_data lets fit use some of "
-        "the rows, and fit measures the error"
+        f"Each evaluation reads all {num_rows:,} rows. With batch_size=1_000, Target.from_data lets "
+        "fit use some of the rows, and fit measures the error"
     )

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import equinox as eqx
@@ -25,6 +25,7 @@ from ..results import (
     Status,
     Table,
     table_of,
+    trusted_for,
 )
 from ..targets import Evaluator, OutOfTime, Target
 from ._doubts import Findings, cannot_tell
@@ -64,6 +65,7 @@ class Refined:
     - `status`, `trusted`: what new chains, which start at these draws, and the importance weights
         say of them. Doubts that no correction removes, such as an improper posterior, stay.
     - `diagnostics`: what the table is made of.
+    - `refine`: the argument of `fit` that asked for them.
     """
 
     by: str
@@ -73,15 +75,20 @@ class Refined:
     status: Status
     trusted: bool
     diagnostics: FitDiagnostics
+    refine: Refinement
 
     def table(self) -> Table:
         """A row for each number of the model, as `Fit.table`, for the corrected draws."""
         return table_of(self.posterior, self.status, self.trusted, self.diagnostics)
 
+    def trusted_for(self, names: str | Iterable[str]) -> bool:
+        """Whether the checks found nothing against these parameters, as `Fit.trusted_for`."""
+        return trusted_for(self.posterior, self.status, self.trusted, self.diagnostics, names)
+
     def in_numbers(self) -> RefinedDraws:
         number = len(self.posterior.family.points)  # type: ignore[union-attr]  # stored draws
         about = self.effective, self.num_transitions, self.trusted, str(self.status)
-        return RefinedDraws(self.by, number, *about)
+        return RefinedDraws(self.by, number, *about, self.refine)
 
     def with_doubts(self, doubts: Sequence[Doubt]) -> "Refined":
         """The same draws with further reasons not to trust them."""
@@ -103,11 +110,18 @@ def checked_before(init: object, target: Target) -> Fit[FitDiagnostics] | None:
     """
     if not isinstance(init, Fit) or not isinstance(init.diagnostics, FitDiagnostics):
         return None
-    of, is_checked = init.posterior.target, init.diagnostics.parameters is not None
-    if of is None or not is_checked or isinstance(init.posterior.family, WarpedGaussian):
+    is_checked = init.diagnostics.parameters is not None
+    if not is_checked or isinstance(init.posterior.family, WarpedGaussian):
         return None
-    is_whole = target.has_log_density and not target.is_minibatched
-    return init if is_whole and eqx.tree_equal(of, target.unwhitened()) else None
+    return init if target.has_log_density and is_of(init, target) else None
+
+
+def is_of(init: object, target: Target) -> bool:
+    """Whether `init` is a fit to this very target. Minibatched ones are not compared."""
+    of = init.posterior.target if isinstance(init, Fit) else None
+    if of is None or target.is_minibatched:
+        return False
+    return bool(eqx.tree_equal(of, target.unwhitened()))
 
 
 def refined_again(
@@ -174,7 +188,7 @@ def refined(
     doubts, known = _judged(rng, evaluate, draws, of, posterior, findings, modes)
     passed = Status("converged", "the corrected draws passed all checks")
     status = Status.of_doubts("not trusted", doubts) if doubts else passed
-    return Refined(by, of, effective, num_transitions, status, not doubts, known)
+    return Refined(by, of, effective, num_transitions, status, not doubts, known, refine)
 
 
 def _settled(

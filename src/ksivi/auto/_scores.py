@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from .._core.wording import apart
 from ..results import Code, Cost, Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, LineDensity, Target
 from ._verdict import FitTo, of_target, with_doubt, with_remark
@@ -110,8 +111,9 @@ def _judged(fit: Fit[FitDiagnostics], error: float, spent: Cost) -> Fit[FitDiagn
     if math.isnan(error):
         missing = "integrals of the score along other lines were not compared"
         return with_doubt(fit, Code.LINES_NOT_COMPARED.doubt(missing))
+    found, limit = apart(error, _WORST_ERROR, "g")
     differ = (
-        f"integrals of the score along different lines differ by {error:.2g} nats, at most "
-        f"{_WORST_ERROR:g} nats to be trusted: the score is no gradient, or it varies too quickly"
+        f"integrals of the score along different lines differ by {found} nats, at most "
+        f"{limit} nats to be trusted: the score is no gradient, or it varies too quickly"
     )
     return with_doubt(fit, Code.LINES_ERROR.doubt(differ))

@@ -74,6 +74,7 @@ def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[Fit
         diagnostics,
         training=fit.diagnostics.training,
         answer=answer.name,
+        num_steps=cost.steps,
         parameters=_parameters(answer.posterior, answer.findings),
     )
     doubts = _doubts(answer)

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._core.checks import as_numbers
+from .._core.wording import apart
 from ..results import SampleDifference
 
 _TINY = 1e-30
@@ -66,7 +67,7 @@ class Difference:
         - `error`: as for `is_small`.
         """
         limits = _ON_AVERAGE + 2 * error, _AT_WORST + 2 * error
-        below, above = (f"{share:.2%}" for share in self.tails)
+        below, above = map(_share, self.tails)
         sentences = (
             _over("means", self.shift, limits, " sd"),
             _over("log widths", self.width, limits),
@@ -162,16 +163,14 @@ def _over(
 ) -> str:
     """The average change and the worst one in brackets, with the limits of both."""
     found = float(np.mean(np.abs(change))), float(np.max(np.abs(change)))
-    average, worst = (_distinct(*both) for both in zip(found, limits, strict=True))
-    return f"{name} {average} ({worst}){unit}, at most {limits[0]:.2f} ({limits[1]:.2f})"
+    average, worst = (apart(*both) for both in zip(found, limits, strict=True))
+    return f"{name} {average[0]} ({worst[0]}){unit}, at most {average[1]} ({worst[1]})"
 
 
-def _distinct(found: float, limit: float) -> str:
-    """Two decimals, or more if a number above its limit would look equal to it."""
-    texts = [f"{found:.{decimals}f}" for decimals in (2, 3, 4)]
-    if not found > limit:
-        return texts[0]
-    return next((text for text in texts if float(text) > round(limit, 2)), texts[-1])
+def _share(share: float) -> str:
+    """Two decimals of a per cent, or three if it would look equal to a limit."""
+    limits = (f"{limit:.2%}" for limit in (_FEWEST_BEYOND, _MOST_BEYOND))
+    return f"{share:.3%}" if f"{share:.2%}" in limits else f"{share:.2%}"
 
 
 def difference(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from ..results import Record, Shown, Table, about, next_steps
+from ..results import Code, NextStep, Record, Shown, Table, about, about_refined, next_steps
 from ._html import Cell, note, section, table
 
 _WORDS = {
@@ -34,15 +34,27 @@ def verdict(record: Record) -> str:
 
 def _what_now(record: Record) -> str:
     """A box with the next step of each doubt; empty for records that have no codes."""
-    items = [
-        f"<dt>{escape(title)} <code>{doubt.code}</code></dt>"
-        f"<dd>{_about(record, doubt)}{_formatted(step)}</dd>"
-        for doubt, title, step in next_steps(record.status, record.diagnostics)
-    ]
-    if not items:
+    steps = [one for one in next_steps(record.status, record.diagnostics) if one.text]
+    if not steps:
         return ""
-    more = note("docs/glossary.md has a section about each code.")
-    return f'<div class="now"><h2>What now</h2><dl>{"".join(items)}</dl>{more}</div>'
+    refined, more = (
+        about_refined(record.diagnostics),
+        "docs/glossary.md has a section about each code.",
+    )
+    first = f"<p>{_formatted(refined)}</p>" if refined else ""
+    items = "".join(_item(record, one) for one in steps)
+    return f'<div class="now"><h2>What now</h2>{first}<dl>{items}</dl>{note(more)}</div>'
+
+
+def _item(record: Record, step: NextStep) -> str:
+    """The doubts of a next step, each code once, and then the step."""
+    first = {doubt.code: doubt for doubt in reversed(step.doubts)}
+    known = [(first[name], Code.of(name)) for name in step.codes]
+    terms = "".join(
+        f"<dt>{escape(code.title)} <code>{doubt.code}</code></dt>" for doubt, code in known if code
+    )
+    touched = "".join(dict.fromkeys(_about(record, doubt) for doubt, _ in known))
+    return f"{terms}<dd>{touched}{_formatted(step.text)}</dd>"
 
 
 def _about(record: Record, doubt: Any) -> str:
@@ -70,8 +82,8 @@ def parameters(found: Table) -> str:
     words = (
         "Off: how far the checks could show a mean, in standard deviations (sd), a log width (0.1 is about 10%) "
         "and the share in both tails together to be off, as a lower bound with its standard error. Usually the "
-        "true error is at least the bound minus two errors; 0 means that nothing was shown. One tail: a single "
-        "tail is off, which the sum of both can hide. Click a column's head to sort by it."
+        "true error is at least the bound minus two errors; 0 means that nothing was shown. Tail: one tail "
+        "is off or both, which the sum of both can hide. Click a column's head to sort by it."
     )
     return section("Posterior", table(heads, rows), note(words))
 

@@ -5,6 +5,9 @@ and so on.
 """
 
 from .._core import archive as archive
+from ._advice import NextStep as NextStep
+from ._advice import about_refined as about_refined
+from ._advice import next_steps as next_steps
 from ._arviz import leave_one_out as leave_one_out
 from ._arviz import named_columns as named_columns
 from ._arviz import require_finite as require_finite
@@ -38,9 +41,9 @@ from ._table import Parameter as Parameter
 from ._table import Shown as Shown
 from ._table import Table as Table
 from ._verdicts import about as about
-from ._verdicts import next_steps as next_steps
 from ._verdicts import numbers_of as numbers_of
 from ._verdicts import table_of as table_of
+from ._verdicts import trusted_for as trusted_for
 
 __all__ = [
     "ChainDiagnostics",

@@ -7,12 +7,11 @@ import dataclasses
 import enum
 from collections.abc import Iterable
 
-_NUTS = "NUTS suits this: `ksivi.reference_draws(key, target)`"
 _ALL_ROWS = (
     "Give the rows as arrays if they fit into memory: `fit` then uses all of them where some are "
     "not enough"
 )
-_REPARAMETRISE = (
+REPARAMETRISE = (
     "reparametrise: write hierarchical models in their non-centred form, and standardise the data"
 )
 
@@ -59,7 +58,8 @@ class Code(enum.Enum):
     CHAINS_MOVE_AXES = (
         "chains-move-axes",
         "Chains of HMC change how parameters depend on each other",
-        "Each parameter alone has the right mean and width, but functions of several are wrong.",
+        "Functions of several of these parameters are wrong. This says nothing against one alone: "
+        "`fit.table()` judges each. Parameters that `chains-move` names were left out here.",
         True,
         ("go on", "states", "reparametrise", "nuts"),
     )
@@ -73,26 +73,29 @@ class Code(enum.Enum):
     CHAINS_TOO_SLOW = (
         "chains-too-slow",
         "No check can tell",
-        f"The draws may be right. {_NUTS}; compare its draws with these. Or {_REPARAMETRISE}.",
+        "The draws may be right.",
+        True,
+        ("order modes", "each of the modes", "nuts", "reparametrise"),
     )
     WEIGHTS_MOVE = (
         "weights-move",
         "Importance weights move the draws",
-        "The weights are reliable, so they can correct the draws.",
+        "The k-hat of the weights is below its limit, so they can correct the draws.",
         True,
         ("weights", "go on", "other key", "nuts"),
     )
     WEIGHTS_MOVE_AXES = (
         "weights-move-axes",
         "Importance weights change how parameters depend on each other",
-        "Each parameter alone has the right mean and width, but functions of several are wrong.",
+        "Functions of several of these parameters are wrong. This says nothing against one alone: "
+        "`fit.table()` judges each. Parameters that `weights-move` names were left out here.",
         True,
         ("weights", "go on", "reparametrise", "nuts"),
     )
     SHARES_WRONG = (
         "shares-wrong",
         "The shares of separate modes are wrong",
-        "The weights are reliable, so they can correct the shares.",
+        "The k-hat of the weights is below its limit, so they can correct the shares.",
         True,
         ("weights", "go on", "other key"),
     )
@@ -110,16 +113,16 @@ class Code(enum.Enum):
     MISSED_MODE = (
         "missed-mode",
         "The draws lack a mode",
-        "Corrected draws do not bring a mode back.",
+        "A new fit may keep it.",
         True,
         ("other key", "train"),
     )
     SECOND_MODE = (
         "second-mode",
         "A second mode in many dimensions",
-        "If the modes mirror each other, order the parameters, for example with "
-        "`ksivi.supports.ordered()`. Otherwise fit each with a prior that excludes the other, and "
-        "compare `fit.diagnostics.log_evidence`.",
+        "The answer covers one mode only.",
+        True,
+        ("order", "each mode"),
     )
     IMPROPER = (
         "improper",
@@ -142,20 +145,20 @@ class Code(enum.Enum):
         "budget",
         "The time was used up",
         "This is the best answer so far. Give a larger `budget_s`, or go on from here with "
-        "`ksivi.fit(key, target, init=fit)`.",
+        "`fit = ksivi.fit(key, target, init=fit)`.",
     )
     TIME_LIMIT = (
         "time-limit",
         "The training used all its time",
-        "If the fit is not trusted, give a larger `budget_s`, or go on with "
-        "`ksivi.fit(key, target, init=fit, budget_s=…)`.",
+        "If the fit is not trusted, give a larger `budget_s`, or go on from here with "
+        "`fit = ksivi.fit(key, target, init=fit, budget_s=600)`.",
         False,
     )
     STEP_LIMIT = (
         "step-limit",
         "The run took all its steps",
         'It checks nothing. Look at `fit.history["loss"]`: if it still falls, go on with '
-        "`resume=fit.state`. Check a trained sampler with `ksivi.fit(key, target, init=fit)`, which "
+        "`resume=fit.state`. Check a trained sampler with `fit = ksivi.fit(key, target, init=fit)`, which "
         "also improves it if need be.",
         False,
     )
@@ -214,7 +217,7 @@ class Code(enum.Enum):
         "r-hat",
         "The chains do not agree",
         "Run longer, for example `ksivi.NUTS(num_warmup=2_000, num_draws=5_000)`. If R-hat stays large, look for "
-        f"separate modes, or {_REPARAMETRISE}.",
+        f"separate modes, or {REPARAMETRISE}.",
     )
     FEW_EFFECTIVE = (
         "few-effective",
@@ -226,7 +229,7 @@ class Code(enum.Enum):
         "divergences",
         "NUTS had divergent transitions",
         "Take smaller steps, `ksivi.NUTS(target_acceptance=0.99)`. If divergences remain, "
-        f"{_REPARAMETRISE}.",
+        f"{REPARAMETRISE}.",
     )
     TOO_FEW_CHAINS = (
         "too-few-chains",
@@ -257,7 +260,7 @@ class Doubt:
     - `code`: a short word that stays the same in later versions, such as `chains-move`.
     - `sentence`: what was found, with its numbers.
     - `coordinates`: the unconstrained coordinates that it is about; None if it is about all draws.
-    - `by_tail`: those of these coordinates whose mean and width are right, and a tail is not.
+    - `by_tail`: those of these coordinates whose mean and width are right, and a tail is not, or both.
     """
 
     code: str

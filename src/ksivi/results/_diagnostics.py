@@ -4,6 +4,7 @@ import dataclasses
 import math
 from typing import Any, ClassVar
 
+from .._core.wording import apart
 from ._parameters import ParameterChecks
 from ._refined import RefinedDraws
 
@@ -205,8 +206,9 @@ class FitDiagnostics(Diagnostics):
     - `parameters`: what the draws and the checks say of each number. `fit.table()` shows it.
     - `refined`: what is known of corrected draws; None if there are none. All else is about the draws
         before the correction.
-    - `given`: which of the arguments `init`, `num_steps` and `refine` were given. The next steps of
-        `fit.explain()` depend on them.
+    - `given`: which of the arguments `init`, `num_steps` and `refine` were given, and `again` if
+        `init` was a fit to this very target. The next steps of `fit.explain()` depend on it.
+    - `num_steps`: the steps of the training; 0 if nothing was trained.
     """
 
     kind: ClassVar[str] = "fit"
@@ -239,6 +241,12 @@ class FitDiagnostics(Diagnostics):
     parameters: ParameterChecks | None = dataclasses.field(default=None, repr=False)  # long
     refined: RefinedDraws | None = None
     given: tuple[str, ...] = ()
+    num_steps: int = 0
+
+    @property
+    def evidence_is_reliable(self) -> bool:
+        """Whether the weights that give the log evidence have a k-hat of at most its limit."""
+        return self.wide_pareto_khat <= self.pareto_khat_limit
 
     @property
     def modes(self) -> str:
@@ -250,7 +258,8 @@ class FitDiagnostics(Diagnostics):
     def rows(self) -> Rows:
         if self.weights_difference is None:
             return [] if self.training is None else self.training.rows()
-        limit = f"at most {self.pareto_khat_limit:.2f} for {self.num_weights:,} draws"
+        khat, most = apart(self.pareto_khat, self.pareto_khat_limit)
+        limit = f"at most {most} for {self.num_weights:,} draws"
         has_z = self.num_mixing > 0
         wider = "the mixing" if has_z else "half of the draws"
         wide = f"k-hat {self.wide_pareto_khat:.2f} with {wider} {self.widening:g} times as wide"
@@ -259,7 +268,7 @@ class FitDiagnostics(Diagnostics):
         return [
             *([("answer", self.answer)] if self.answer else []),
             *self._bounds(),
-            ("Pareto k-hat", f"{self.pareto_khat:.2f}, {density}{limit}"),
+            ("Pareto k-hat", f"{khat}, {density}{limit}"),
             ("effective share", f"{self.effective_share:.2f} of the weights"),
             ("weights move", f"{self.weights_difference}; {wide}"),
             ("HMC moves", f"{self.hmc_difference}; memory {self.hmc_memory:.2f}"),
@@ -274,9 +283,12 @@ class FitDiagnostics(Diagnostics):
         """The ELBO and the evidence, or the error of what stands for log densities."""
         if not math.isnan(self.lines_error):
             return [("line integrals", f"differ by {self.lines_error:.2g} nats")]
+        khat, most = apart(self.wide_pareto_khat, self.pareto_khat_limit)
+        why = f", not reliable: the k-hat of its weights is {khat}, at most {most}"
+        doubted = "" if self.evidence_is_reliable else why
         return [
             ("ELBO", f"{self.elbo:.2f} ± {self.elbo_error:.2f}"),
-            ("log evidence", f"{self.log_evidence:.2f} ± {self.log_evidence_error:.2f}"),
+            ("log evidence", f"{self.log_evidence:.2f} ± {self.log_evidence_error:.2f}{doubted}"),
         ]
 
     def _rows(self) -> str:

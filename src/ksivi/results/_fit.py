@@ -10,12 +10,13 @@ import numpy as np
 
 from .._core.sharding import on_one_device
 from ._about import about_run
+from ._advice import about_refined, next_steps
 from ._cost import Cost
 from ._diagnostics import Diagnostics, FitDiagnostics
 from ._posterior import Posterior
 from ._status import Status
 from ._table import Table
-from ._verdicts import chosen, explained, next_steps, table_of, trusted_together
+from ._verdicts import explained, table_of, trusted_for
 
 D = TypeVar("D", bound=Diagnostics)
 
@@ -95,9 +96,7 @@ class Fit(Generic[D]):
         fit.trusted_for("x[0]")
         ```
         """
-        is_chosen = chosen(self.posterior, names)
-        about = self.posterior, self.status, self.trusted, self.diagnostics
-        return trusted_together(*about, is_chosen)
+        return trusted_for(self.posterior, self.status, self.trusted, self.diagnostics, names)
 
     def explain(self) -> str:
         """For each doubt: what was found, which parameters it is about, and the next step.
@@ -122,8 +121,10 @@ class Fit(Generic[D]):
     def _next_steps(self) -> list[tuple[str, str]]:
         """What to do about each doubt. A trusted fit needs nothing."""
         found = [] if self.trusted else next_steps(self.status, self.diagnostics)
-        steps = [f"[{doubt.code}] {step.replace('`', '')}" for doubt, _, step in found]
-        return [("what now" if i == 0 else "", step) for i, step in enumerate(steps)]
+        steps = [f"[{', '.join(step.codes)}] {step.text}" for step in found if step.text]
+        steps = [about_refined(self.diagnostics), *steps] if steps else []
+        shown = [step.replace("`", "") for step in steps if step]
+        return [("what now" if i == 0 else "", step) for i, step in enumerate(shown)]
 
     def _parameters(self, columns: int) -> list[str]:
         """The table of what was checked, if it is short."""

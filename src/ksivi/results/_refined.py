@@ -13,6 +13,8 @@ class RefinedDraws:
     - `number`, `effective`: how many there are, and how many independent draws they are worth.
     - `num_transitions`: the transitions of each chain; 0 if there were no chains.
     - `trusted`, `verdict`: whether these draws passed the checks, and the status in words.
+    - `refine`: the argument of `fit` that asked for them, `"hmc"` or `"importance"`. Empty in records
+        of earlier versions.
     """
 
     by: str
@@ -21,6 +23,7 @@ class RefinedDraws:
     num_transitions: int
     trusted: bool
     verdict: str
+    refine: str = ""
 
     def __str__(self) -> str:
         ran = f" after {self.num_transitions:,} transitions" if self.num_transitions else ""

@@ -10,15 +10,15 @@ from typing import Any
 from .._core.checks import describe
 
 NAN = float("nan")
-ONE_TAIL, NOT_EXAMINED = "one tail", "not examined"
+TAIL, NOT_EXAMINED = "tail", "not examined"
 """What can speak against a number, besides a code or a bound."""
 _UNITS = (
     "Off: lower bounds ± standard errors. Of means in sd, of the log of the width of the 90% interval "
     "(0.1 is about 10%), and of the share in both tails together."
 )
 _ABOUT_TAILS = (
-    "one tail: fewer than 0.6% or more than 2% of the draws are where 1% should be. In the sum of both "
-    "tails this can be hidden."
+    "tail: beyond the 1% or the 99% quantile, or both, are fewer than 0.6% or more than 2% of the draws. "
+    "The sum of both tails can hide this."
 )
 _WIDEST = 100
 _QUANTILES = ("5%", "50%", "95%")
@@ -71,8 +71,8 @@ class Parameter:
     - `mean_off`: how far the mean is off, in standard deviations of the draws.
     - `width_off`: how far the log of the width of the central 90% interval is off.
     - `tails_off`: how far the probability outside the draws' 1% and 99% quantiles is from 2%.
-    - `against`: what speaks against this number: codes, `"one tail"` if a doubt is about one of its
-        tails alone, or the bound that is too large. Empty if it is trusted.
+    - `against`: what speaks against this number: codes, `"tail"` if a doubt is about its tails alone,
+        one or both, or the bound that is too large. Each is there once. Empty if it is trusted.
     """
 
     name: str
@@ -185,7 +185,7 @@ class Table:
     def _notes(self, columns: int) -> list[str]:
         """The units, and what some words mean."""
         notes = [_UNITS] if self.is_examined else []
-        notes += [_ABOUT_TAILS] if any(ONE_TAIL in row.against for row in self.rows) else []
+        notes += [_ABOUT_TAILS] if any(TAIL in row.against for row in self.rows) else []
         return [line for note in notes for line in textwrap.wrap(note, columns)]
 
 

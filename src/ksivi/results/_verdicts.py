@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Bool
 
 from .._core.checks import describe
-from ._advice import advice
+from ._advice import NextStep, about_refined, next_steps, to_know
 from ._codes import Code, Doubt
 from ._diagnostics import Diagnostics, FitDiagnostics, ParameterChecks
 from ._numbers import Numbers
 from ._posterior import Posterior
 from ._status import Status
-from ._table import NOT_EXAMINED, ONE_TAIL, Parameter, Shown, Table, known
+from ._table import NOT_EXAMINED, TAIL, Parameter, Shown, Table, known
 
 _Reason = tuple[str, Bool[np.ndarray, " p"]]
 """What speaks against numbers, in a word or as a code, and against which."""
@@ -25,6 +25,7 @@ _MOST_OFF = 0.3
 _MOST_NAMES = 6
 _ABOUT_AXES = (Code.CHAINS_MOVE_AXES.value, Code.WEIGHTS_MOVE_AXES.value)
 """Doubts about how parameters depend on each other. Alone, each has the right mean and width."""
+_BEFORE = "All below is about the draws before the refinement."
 _NOTHING = "The checks found nothing to act on."
 _NO_CODES = "There is no code: an earlier version of ksivi, or another library, gave this status."
 
@@ -42,7 +43,7 @@ def table_of(
     reasons = _reasons(posterior, status, trusted, diagnostics)
     return Table(
         tuple(
-            _row(name, *row, against=tuple(word for word, of in reasons if of[i]))
+            _row(name, *row, against=tuple(dict.fromkeys(word for word, of in reasons if of[i])))
             for i, (name, row) in enumerate(zip(numbers.names, found.rows(), strict=True))
         )
     )
@@ -74,22 +75,17 @@ def chosen(posterior: Posterior, names: str | Iterable[str]) -> Bool[np.ndarray,
 
 
 def explained(posterior: Posterior, status: Status, diagnostics: Diagnostics | None) -> str:
-    """For each code: what was found in this fit, what it is about, and the next step."""
+    """For each code: what was found in this fit, and what it is about; then the next step.
+
+    Doubts with the same next step are together. Refined draws that are trusted come before all.
+    """
+    refined = about_refined(diagnostics)
+    above = [textwrap.fill(f"{refined} {_BEFORE}".replace("`", ""), 96)] if refined else []
     if not status.doubts:
-        return f"{status}\n\n{_NOTHING if status.kind == 'converged' else _NO_CODES}"
-    parts = [_explained(posterior, one, diagnostics) for one in status.doubts]
-    return "\n\n".join([str(status.kind), *parts])
-
-
-def next_steps(status: Status, diagnostics: Diagnostics | None) -> list[tuple[Doubt, str, str]]:
-    """Each doubt with the title of its code and the next step for this fit, each code once."""
-    first: dict[str, Doubt] = {}
-    for doubt in status.doubts:
-        first.setdefault(doubt.code, doubt)
-    pairs = [(doubt, Code.of(doubt.code)) for doubt in first.values()]
-    return [
-        (doubt, code.title, advice(code, diagnostics)) for doubt, code in pairs if code is not None
-    ]
+        rest = _NOTHING if status.kind == "converged" else _NO_CODES
+        return "\n\n".join([*above, str(status), rest])
+    parts = [_explained(posterior, one) for one in next_steps(status, diagnostics)]
+    return "\n\n".join([*above, str(status.kind), *parts])
 
 
 def about(posterior: Posterior, doubt: Doubt) -> str:
@@ -103,14 +99,24 @@ def about(posterior: Posterior, doubt: Doubt) -> str:
     return ", ".join(names[:_MOST_NAMES]) + more
 
 
-def _explained(posterior: Posterior, doubt: Doubt, diagnostics: Diagnostics | None) -> str:
+def _explained(posterior: Posterior, step: NextStep) -> str:
+    """The doubts of a next step, and then the step itself."""
+    several = f"for {' and '.join(step.codes)}: " if len(step.codes) > 1 else ""
+    parts = [_found(posterior, doubt) for doubt in step.doubts]
+    last = f"{several}{step.remedy}" if step.remedy else ""
+    return "\n".join([*parts, *_lines([("next", last)])])
+
+
+def _found(posterior: Posterior, doubt: Doubt) -> str:
     code = Code.of(doubt.code)
     rows = [("found", doubt.sentence), ("about", about(posterior, doubt))]
-    rows += [("next", advice(code, diagnostics).replace("`", "") if code else "")]
-    rows += [("more", f"docs/glossary.md#{doubt.code}")] if code else []
+    rows += [("note", to_know(code)), ("more", f"docs/glossary.md#{doubt.code}")] if code else []
     title = f"[{doubt.code}] {code.title if code else ''}".strip()
-    lines = [_wrapped(label, text) for label, text in rows if text]
-    return "\n".join([title, *lines])
+    return "\n".join([title, *_lines(rows)])
+
+
+def _lines(rows: list[tuple[str, str]]) -> list[str]:
+    return [_wrapped(label, text.replace("`", "")) for label, text in rows if text]
 
 
 def _wrapped(label: str, text: str) -> str:
@@ -154,17 +160,18 @@ def _local(posterior: Posterior, doubt: Doubt) -> list[_Reason]:
     """The numbers of a doubt about some coordinates; those where only a tail is off say so."""
     numbers, tails = numbers_of(posterior), np.asarray(doubt.by_tail, int)
     is_moved = numbers.touched(np.setdiff1d(np.asarray(doubt.coordinates, int), tails))
-    return [(doubt.code, is_moved), (ONE_TAIL, numbers.touched(tails) & ~is_moved)]
+    return [(doubt.code, is_moved), (TAIL, numbers.touched(tails) & ~is_moved)]
 
 
-def trusted_together(
+def trusted_for(
     posterior: Posterior,
     status: Status,
     trusted: bool,
     diagnostics: Diagnostics | None,
-    wanted: Bool[np.ndarray, " p"],
+    names: str | Iterable[str],
 ) -> bool:
     """Whether nothing speaks against these numbers, nor against how they depend on each other."""
+    wanted = chosen(posterior, names)
     if not np.all(trusted_numbers(posterior, status, trusted, diagnostics)[wanted]):
         return False
     doubts = [one for one in status.doubts if not trusted and one.code in _ABOUT_AXES]
