@@ -23,6 +23,7 @@ from ..results import (
     RefinedDraws,
     Status,
     Table,
+    about_run,
     table_of,
 )
 from ..targets import Evaluator, OutOfTime, Target
@@ -72,6 +73,10 @@ class Refined:
     status: Status
     trusted: bool
     diagnostics: FitDiagnostics
+
+    def __post_init__(self):
+        about = about_run(self.status, self.trusted, self.diagnostics)  # for `to_arviz`
+        object.__setattr__(self, "posterior", dataclasses.replace(self.posterior, about=about))
 
     def table(self) -> Table:
         """A row for each number of the model, as `Fit.table`, for the corrected draws."""

@@ -5,6 +5,7 @@ and so on.
 """
 
 from .._core import archive as archive
+from ._about import about_run as about_run
 from ._arviz import leave_one_out as leave_one_out
 from ._arviz import named_columns as named_columns
 from ._arviz import require_finite as require_finite
