@@ -179,9 +179,10 @@ def test_corrected_draws_know_their_verdict_in_arviz(fitted):
     assert "improper" in doubted.posterior.attributes["status"]
 
 
-def test_predictions_at_new_inputs_follow_pymcs_recipe():
-    """PyMC keeps the observed data beside predictions, unless it is told that these are of new data."""
-    with pymc.Model(coords={"row": np.arange(40)}):
+def test_predictions_at_new_inputs_follow_the_recipe_of_the_docs():
+    """PyMC keeps the observed data beside the predictions, unless it is told that inputs are new."""
+    new = {"predictions": True, "var_names": ["y"], "random_seed": 1, "progressbar": False}
+    with pymc.Model(coords={"row": np.arange(40)}) as model:
         inputs = pymc.Data("inputs", X, dims="row")
         slope, noise = pymc.Normal("slope", 0, 2), pymc.HalfNormal("noise", 1)
         pymc.Normal("y", 0.5 + slope * inputs, noise, observed=Y, dims="row")
@@ -189,16 +190,18 @@ def test_predictions_at_new_inputs_follow_pymcs_recipe():
         approx = pymc.fit(method=method, progressbar=False)
         draws = approx.sample(200)
         pymc.set_data({"inputs": [2.0, 3.0]}, coords={"row": [40, 41]})
-        theirs = pymc.sample_posterior_predictive(
-            draws, predictions=True, random_seed=1, progressbar=False
-        )
-    ours = approx.ksivi.posterior.predictive(jax.random.key(0), 200)["y"]
+        theirs = pymc.sample_posterior_predictive(draws, **new)
+    posterior, key = approx.ksivi.posterior, jax.random.key(0)
+    ours = posterior.predictive(key, 200)["y"]
     assert ours.shape == (200, 2)
     for found in (theirs.predictions["y"].to_numpy()[0], ours):
         np.testing.assert_allclose(found.mean(axis=0), [4.5, 6.5], atol=0.2)
     words = "the log likelihood of the model failed: .* set the data of the fit again first"
     with pytest.raises(ValueError, match=words):
-        approx.ksivi.posterior.to_arviz(jax.random.key(0), 5)
+        posterior.to_arviz(key, 5)
+    with model:
+        pymc.set_data({"inputs": X}, coords={"row": np.arange(40)})
+    assert posterior.to_arviz(key, 5).log_likelihood["y"].sizes["row"] == 40
 
 
 def test_bad_arguments_are_named():
