@@ -305,7 +305,7 @@ def test_a_column_with_missing_booleans_is_refused():
     """As a condition NaN would count as true."""
     for gap, dtype in ((pandas.NA, "boolean"), (None, object), (np.nan, object)):
         column = pandas.Series([True, False, gap, True, gap], dtype=dtype, name="treated")
-        words = r"the column 'treated' must have no missing .* in rows 2 and 4 of 5, .* fill these"
+        words = r"the column 'treated' must have no missing .* in 2 of 5 rows, first in row 2, .* fill these"
         for call in (
             lambda table: as_target(table),
             lambda table: ksivi.Rows(table),

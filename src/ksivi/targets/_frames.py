@@ -8,8 +8,6 @@ import jax
 import numpy as np
 from jaxtyping import PyTree
 
-from ._explain import name_rows
-
 _BOOLEANS = {bool, np.bool_}
 
 
@@ -97,9 +95,9 @@ def _require_no_gaps(column: np.ndarray, is_missing: np.ndarray, name: Any) -> N
     """Raises `ValueError` if booleans are missing: as a condition, NaN would count as true."""
     kinds = {type(value) for value in column[~is_missing]}
     if kinds and kinds <= _BOOLEANS and is_missing.any():
-        rows = np.flatnonzero(is_missing).tolist()
+        rows = np.flatnonzero(is_missing)
         raise ValueError(
             f"the column {name!r} must have no missing values, because it holds booleans, got missing "
-            f"values in {name_rows(rows, len(column))}: fill these values, or leave out the rows or "
-            "the column"
+            f"values in {len(rows):,} of {len(column):,} rows, first in row {rows[0]}, counted from 0: "
+            "fill these values, or leave out the rows or the column"
         )
