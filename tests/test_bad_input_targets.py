@@ -1,5 +1,6 @@
 """Every message about a target names the argument, what came and what was expected."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -203,3 +204,16 @@ def test_bad_input_is_refused_with_the_reason(name):
     call, match = BAD[name]
     with pytest.raises(ValueError, match=match):
         call()
+
+
+def test_predictive_of_a_log_density_says_how_to_simulate():
+    of = ksivi.Target.from_data(normal, _sum, {"a": ONES}, 2)
+    posterior = ksivi.Posterior.of(ksivi.SemiImplicit.location_scale(2), of)
+    words = r"needs a model that simulates data, .* simulate\(key, x\) .* jax\.vmap\(simulate\)\("
+    with pytest.raises(ValueError, match=words):
+        posterior.predictive(jax.random.key(0), 3)
+    # What the message says to write.
+    simulate = lambda key, x: x + jax.random.normal(key, (2,))  # noqa: E731
+    key, n = jax.random.key(0), 3
+    found = jax.vmap(simulate)(jax.random.split(key, n), posterior.sample(key, n))
+    assert found.shape == (3, 2)

@@ -98,7 +98,7 @@ NEEDS = {
     "compare-models": ["numpyro", "arviz", "pandas"],
     "pymc": ["pymc", "bambi", "arviz"],
     "pytorch": ["torch"],
-    "minibatches": ["blackjax", "numpyro"],
+    "minibatches": ["blackjax", "numpyro", "pandas"],
     "compare": ["blackjax", "ot"],
     "methods": ["blackjax", "ot"],
     "extend": ["blackjax", "ot"],

@@ -113,8 +113,10 @@ def test_a_posterior_that_was_loaded_says_what_it_knows(tmp_path):
     assert not hasattr(bare, "log_likelihood")
     assert {"lp", "log_weight"} <= set(whole.sample_stats.data_vars)
     np.testing.assert_array_equal(bare.posterior["noise"], whole.posterior["noise"])
-    with pytest.raises(ValueError, match="predictive needs the model"):
+    advice = r"target\.model\.predictive\(key, posterior\.draws\(key, n\)\)"
+    with pytest.raises(ValueError, match=f"predictive needs the model, .* {advice}"):
         loaded.predictive(KEY, 3)
+    assert target.model.predictive(KEY, loaded.draws(KEY, 3))["y"].shape[0] == 3
 
 
 def test_another_process_without_the_model_draws_the_same(tmp_path):

@@ -178,3 +178,13 @@ def test_a_mode_of_another_target_is_not_known(one_mode):
 
     again = ksivi.fit(KEY, ksivi.Target(shifted, dim=3), init=one_mode, progress=False)
     assert again.trusted, again.status
+
+
+def test_a_doubt_about_a_target_with_minibatches_stays():
+    of = ksivi.Target.from_data(
+        normal_prior, normal_likelihood, jnp.asarray(Y, jnp.float32), 2, batch_size=20
+    )
+    first = with_doubt(ksivi.fit(KEY, of, progress=False), MODE)
+    again = ksivi.fit(jax.random.key(1), of, init=first, progress=False)
+    assert again.status.doubts == (MODE,)
+    assert "again" in again.diagnostics.given

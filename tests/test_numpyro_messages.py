@@ -245,8 +245,10 @@ def test_functions_of_data_that_get_columns_say_so():
     ):
         with pytest.raises(ValueError, match=words):
             ksivi.Target.from_data(prior, wrong, given, 1, batch_size=2)
-    with pytest.raises(ValueError, match=r"failed at a point of shape \(1,\): [^;]*$"):
-        ksivi.Target.from_data(prior, lambda x, rows: rows.x, np.zeros((5, 1)), 1)
+    plain = {"x": X, "y": X}
+    for given in (np.zeros((5, 1)), plain, ksivi.Rows(plain), {"x": X, "y": FRAME["y"]}):
+        with pytest.raises(ValueError, match=r"failed at a point of shape \(1,\): [^;]*$"):
+            ksivi.Target.from_data(prior, lambda x, rows: rows.x, given, 1, batch_size=2)
     with pytest.raises(
         ValueError, match=r"arrays must hold numbers, got .* make text into integers"
     ):
@@ -266,6 +268,54 @@ def test_a_data_frame_is_the_data_of_a_target():
     np.testing.assert_allclose(target.log_density(jnp.zeros(1)), -15.0)
     fed = ksivi.Target.from_data(prior, log_likelihood, ksivi.Rows(FRAME), 1, batch_size=5)
     np.testing.assert_allclose(fed.log_density(jnp.zeros(1)), -15.0)
+
+
+def regression(x, rows):
+    return -0.5 * jnp.sum((rows["y"] - x[0] * rows["x"]) ** 2)
+
+
+def as_target(table):
+    return ksivi.Target.from_data(lambda x: -0.5 * jnp.sum(x**2), regression, table, 1)
+
+
+MISSING = [1.0, 2.0, None, 4.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.array([pandas.NA if one is None else one for one in MISSING], object),
+        np.array(MISSING, object),
+        pandas.array(MISSING, dtype="Int64"),
+        pandas.array(MISSING, dtype="Float64"),
+    ],
+    ids=["NA", "None", "Int64", "Float64"],
+)
+def test_a_column_with_missing_numbers_is_kept_and_named(column):
+    table = FRAME.assign(x=column)
+    with pytest.raises(ValueError, match=r"'x' has NaN or infinite values in row 2 of 5"):
+        as_target(table)
+    np.testing.assert_array_equal(np.isnan(ksivi.Rows(table).block(0)["x"]), np.arange(5) == 2)
+    with pytest.raises(ValueError, match=r"argument 'table.x' has NaN or .* in row 2 of 5"):
+        ksivi.from_numpyro(lambda table: line(table["x"], table["y"]), table)
+    assert as_target(FRAME.assign(unused=column)).dim == 1
+
+
+def test_a_column_with_missing_booleans_is_refused():
+    """As a condition NaN would count as true."""
+    for gap, dtype in ((pandas.NA, "boolean"), (None, object), (np.nan, object)):
+        column = pandas.Series([True, False, gap, True, gap], dtype=dtype, name="treated")
+        words = r"the column 'treated' must have no missing .* in 2 of 5 rows, first in row 2, .* fill these"
+        for call in (
+            lambda table: as_target(table),
+            lambda table: ksivi.Rows(table),
+            lambda table: ksivi.from_numpyro(lambda table: line(table["x"], table["y"]), table),
+            lambda table: ksivi.from_numpyro(line, X, table["treated"]),
+        ):
+            with pytest.raises(ValueError, match=words):
+                call(FRAME.assign(treated=column))
+    whole = pandas.Series([True, False, True, True, False], dtype="boolean")
+    assert ksivi.Rows(FRAME.assign(treated=whole)).block(0)["treated"].dtype == bool
 
 
 def test_shapes_that_do_not_fit_are_named():

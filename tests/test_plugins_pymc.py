@@ -1,9 +1,16 @@
 """ksivi as a method of `pymc.fit`, and of bambi through it: what they return, and where it is right."""
 
+import dataclasses
+import warnings
+
+import jax
 import numpy as np
 import pytest
 
 import ksivi
+from ksivi.plugins._options import fit_with
+from ksivi.plugins._pymc import _approximation_class
+from ksivi.results import Code, Status
 
 pymc = pytest.importorskip("pymc", reason="PyMC is not installed")
 arviz = pytest.importorskip("arviz", reason="ArviZ is not installed")
@@ -47,6 +54,7 @@ def test_it_returns_an_approximation_of_pymc(fitted):
     assert method.approx is approx.approx is approx
     assert method.ksivi is approx.ksivi
     np.testing.assert_array_equal(approx.hist, approx.ksivi.history["loss"])
+    assert repr(approx) == str(approx) == "KSIVIApproximation(3 values, trusted)"
 
 
 def test_its_draws_are_those_of_pymcs_approximations(fitted):
@@ -112,7 +120,7 @@ def test_a_fit_that_is_not_trusted_warns_once():
     """A funnel is more than a few steps of a tiny network can learn."""
     recipe = ksivi.Recipe(num_runs=1, num_samples=4, num_mixing=4, num_pretraining=0, hidden=(2,))
     options = {"num_steps": 5, "recipe": recipe, "progress": False}
-    with pymc.Model() as funnel:
+    with pymc.Model(name="funnel") as funnel:
         pymc.Normal("x", 0, pymc.math.exp(pymc.Normal("v", 0, 2)), shape=3)
     with (
         funnel,
@@ -122,8 +130,78 @@ def test_a_fit_that_is_not_trusted_warns_once():
     assert len([one for one in seen if "ksivi" in str(one.message)]) == 1
     assert seen[0].filename == __file__
     assert not approx.trusted
+    assert repr(approx) == "KSIVIApproximation(model 'funnel', 4 values, not trusted)"
     assert len(approx.hist) > 0
     assert approx.sample(3).posterior.attrs["trusted"] == 0
+
+
+def refined(fit, *doubts):
+    """The same fit with these doubts, corrected by HMC, and the warnings."""
+    status = Status.of_doubts("not trusted", doubts)
+    earlier = dataclasses.replace(fit, status=status, trusted=False)
+    options = {"init": earlier, "refine": "hmc", "progress": False}
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        found = fit_with(jax.random.key(0), fit.posterior.target, options, stacklevel=1)
+    return found, [str(one.message) for one in seen if "ksivi" in str(one.message)]
+
+
+MOVED = Code.CHAINS_MOVE.doubt("chains of HMC move the draws", (0,))
+IMPROPER = Code.IMPROPER.doubt("the posterior may be improper")
+
+
+def test_the_verdict_is_that_of_the_corrected_draws(fitted):
+    """A correction removes the first doubt. The second one stays."""
+    model, _, approx = fitted
+    for doubts, is_trusted in (((MOVED,), True), ((MOVED, IMPROPER), False)):
+        fit, said = refined(approx.ksivi, *doubts)
+        corrected = fit.refined
+        assert corrected.trusted is is_trusted, corrected.status
+        texts = [f"ksivi does not trust these draws. {corrected.status}"]
+        assert said == ([] if is_trusted else texts)
+        # Without corrected draws the fit's own verdict counts.
+        for of, verdict in ((fit, corrected), (dataclasses.replace(fit, refined=None), fit)):
+            ours = _approximation_class()(of, model, np.random.default_rng(0), 100)
+            assert ours.trusted is verdict.trusted
+            attributes = ours.sample(2).posterior.attrs
+            assert attributes["status"] == str(verdict.status)
+            assert attributes["trusted"] == int(verdict.trusted)
+            assert attributes["method"] == "ksivi.fit"
+
+
+def test_corrected_draws_know_their_verdict_in_arviz(fitted):
+    corrected = refined(fitted[2].ksivi, MOVED)[0].refined
+    attributes = corrected.posterior.to_arviz(jax.random.key(0), 5).posterior.attrs
+    assert attributes["status"] == str(corrected.status)
+    assert attributes["trusted"] == 1
+    doubted = corrected.with_doubts([IMPROPER])
+    assert doubted.posterior.attributes["trusted"] == 0
+    assert "improper" in doubted.posterior.attributes["status"]
+
+
+def test_predictions_at_new_inputs_follow_the_recipe_of_the_docs():
+    """PyMC keeps the observed data beside the predictions, unless it is told that inputs are new."""
+    new = {"predictions": True, "var_names": ["y"], "random_seed": 1, "progressbar": False}
+    with pymc.Model(coords={"row": np.arange(40)}) as model:
+        inputs = pymc.Data("inputs", X, dims="row")
+        slope, noise = pymc.Normal("slope", 0, 2), pymc.HalfNormal("noise", 1)
+        pymc.Normal("y", 0.5 + slope * inputs, noise, observed=Y, dims="row")
+        method = ksivi.plugins.pymc(random_seed=1, at_least="gaussian", progress=False)
+        approx = pymc.fit(method=method, progressbar=False)
+        draws = approx.sample(200)
+        pymc.set_data({"inputs": [2.0, 3.0]}, coords={"row": [40, 41]})
+        theirs = pymc.sample_posterior_predictive(draws, **new)
+    posterior, key = approx.ksivi.posterior, jax.random.key(0)
+    ours = posterior.predictive(key, 200)["y"]
+    assert ours.shape == (200, 2)
+    for found in (theirs.predictions["y"].to_numpy()[0], ours):
+        np.testing.assert_allclose(found.mean(axis=0), [4.5, 6.5], atol=0.2)
+    words = "the log likelihood of the model failed: .* set the data of the fit again first"
+    with pytest.raises(ValueError, match=words):
+        posterior.to_arviz(key, 5)
+    with model:
+        pymc.set_data({"inputs": X}, coords={"row": np.arange(40)})
+    assert posterior.to_arviz(key, 5).log_likelihood["y"].sizes["row"] == 40
 
 
 def test_bad_arguments_are_named():
@@ -133,7 +211,7 @@ def test_bad_arguments_are_named():
         (lambda: plain(random_seed="a"), "random_seed must be None, a whole number"),
         (lambda: plain(draws=0), "draws must be a whole number of at least 1, got 0"),
         (lambda: plain(steps=3), "steps must be an option of ksivi.fit, which has init"),
-        (lambda: plain().fit(), "model must be known: call pymc.fit inside of `with model:`"),
+        (lambda: plain().fit(), "model must be a pymc.Model, got None .* inside of `with model:`"),
         (
             lambda: plain().fit(callbacks=[print]),
             "callbacks must not be given: it is for PyMC's own methods",

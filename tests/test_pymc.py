@@ -197,6 +197,17 @@ def test_predictions_use_the_draws_of_variables_with_named_dimensions(names):
     np.testing.assert_allclose(found, draws["effect"][:, np.array([2, 0])], atol=0.1)
 
 
+def test_predictions_of_a_fixed_shape_say_how_to_follow_new_data():
+    with pymc.Model() as model:
+        x, slope = pymc.Data("x", np.arange(3.0)), pymc.Normal("slope", 0, 1)
+        pymc.Normal("y", slope * x, 1, observed=np.zeros(3))
+        target = ksivi.from_pymc(model)
+        pymc.set_data({"x": np.arange(2.0)})
+    words = "predictive failed: .*pymc.set_data, give the observed variable dims, or shape=x.shape"
+    with pytest.raises(ValueError, match=words):
+        target.model.predictive(KEY, {"slope": jnp.zeros(4)})
+
+
 def named_in_many_ways():
     """A simplex by group, a dimension without labels, an axis without a name, and data by time."""
     with pymc.Model(coords={"group": ["a", "b"], "part": ["x", "y", "z"]}) as model:

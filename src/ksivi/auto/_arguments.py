@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
@@ -29,6 +30,14 @@ def as_init(init: Fit | Posterior, target: Target) -> Posterior:
     if posterior.dim != target.dim:
         raise ValueError(f"init must have the target's dim {target.dim}, got dim {posterior.dim}")
     return posterior
+
+
+def is_of(init: object, target: Target) -> bool:
+    """Whether `init` is a fit to this very target. Rows of minibatched ones are not compared."""
+    of = init.posterior.target if isinstance(init, Fit) else None
+    if of is None or target.is_minibatched:
+        return of is not None and of.density is target.density
+    return bool(eqx.tree_equal(of, target.unwhitened()))
 
 
 def as_kind(at_least: Kind | None, is_sampler: bool) -> Kind:
@@ -58,7 +67,5 @@ def as_batch(
 
 
 def names_given(**arguments: Any) -> tuple[str, ...]:
-    """The names of the arguments that were given: neither None nor False."""
-    return tuple(
-        name for name, value in arguments.items() if value is not None and value is not False
-    )
+    """The names of the arguments that were given."""
+    return tuple(name for name, value in arguments.items() if value is not None)

@@ -37,7 +37,7 @@ from ..training import (
     stages,
 )
 from ._answers import Draws, mixture_answer, sampler_again, trained_answer
-from ._arguments import Kind, as_batch, as_init, as_kind, as_target, is_batch, names_given
+from ._arguments import Kind, as_batch, as_init, as_kind, as_target, is_batch, is_of, names_given
 from ._large import find_large, large_answer
 from ._many_rows import Plan as RowsPlan
 from ._many_rows import could_use_some_rows, fit_to_rows, uses_some_rows
@@ -47,7 +47,6 @@ from ._recipe import Recipe
 from ._refine import (
     Refinement,
     checked_before,
-    is_of,
     refined,
     refined_again,
     require_refinement,
@@ -159,7 +158,8 @@ def fit(
     )
     bar = stages(progress)
     watching = [*callbacks, *([] if bar is None else [bar])]
-    given = names_given(init=init, again=is_of(init, single), num_steps=num_steps, refine=refine)
+    again = init if isinstance(init, Fit) and is_of(init, single) else None
+    given = names_given(init=init, again=again, num_steps=num_steps, refine=refine)
     plan = _Plan(earlier, refine, recipe, kind, budget, watching, checkpoints, bar, given)
     if refine is not None and at_least is None and kind != "sampler":
         plan = dataclasses.replace(plan, checked=checked_before(init, single))
@@ -171,7 +171,7 @@ def fit(
             few_threads(single.dim if kind == "sampler" else 1),  # others have thin matrices
         ):
             found = of_target(_fit(key, on_devices(single), plan), single.unwhitened())
-            return gathered(with_doubts_of(found, init))
+            return gathered(found if again is None else with_doubts_of(found, again))
     finally:
         if bar is not None:
             bar.close()

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -24,10 +23,12 @@ from ..results import (
     RefinedDraws,
     Status,
     Table,
+    about_run,
     table_of,
     trusted_for,
 )
 from ..targets import Evaluator, OutOfTime, Target
+from ._arguments import is_of
 from ._doubts import Findings, cannot_tell
 from ._measured import Measured, measure, settled_chains
 from ._modes import Modes, misses_modes
@@ -77,6 +78,10 @@ class Refined:
     diagnostics: FitDiagnostics
     refine: Refinement
 
+    def __post_init__(self):
+        about = about_run(self.status, self.trusted, self.diagnostics)  # for `to_arviz`
+        object.__setattr__(self, "posterior", dataclasses.replace(self.posterior, about=about))
+
     def table(self) -> Table:
         """A row for each number of the model, as `Fit.table`, for the corrected draws."""
         return table_of(self.posterior, self.status, self.trusted, self.diagnostics)
@@ -113,15 +118,8 @@ def checked_before(init: object, target: Target) -> Fit[FitDiagnostics] | None:
     is_checked = init.diagnostics.parameters is not None
     if not is_checked or isinstance(init.posterior.family, WarpedGaussian):
         return None
-    return init if target.has_log_density and is_of(init, target) else None
-
-
-def is_of(init: object, target: Target) -> bool:
-    """Whether `init` is a fit to this very target. Minibatched ones are not compared."""
-    of = init.posterior.target if isinstance(init, Fit) else None
-    if of is None or target.is_minibatched:
-        return False
-    return bool(eqx.tree_equal(of, target.unwhitened()))
+    is_whole = target.has_log_density and not target.is_minibatched
+    return init if is_whole and is_of(init, target) else None
 
 
 def refined_again(

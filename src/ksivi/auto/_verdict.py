@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-import equinox as eqx
 import numpy as np
 
 from ..families import WarpedGaussian
@@ -103,16 +102,14 @@ def with_doubt(fit: Fit[FitDiagnostics], doubt: Doubt) -> Fit[FitDiagnostics]:
     return dataclasses.replace(fit, refined=refined, diagnostics=known)
 
 
-def with_doubts_of(fit: Fit[FitDiagnostics], init: Fit | Posterior | None) -> Fit[FitDiagnostics]:
-    """The fit with what an earlier fit to this target found by a search or by independent runs.
+def with_doubts_of(fit: Fit[FitDiagnostics], earlier: Fit) -> Fit[FitDiagnostics]:
+    """The fit with what an earlier fit to its target found by a search or by independent runs.
 
     A fit that starts from it has neither.
     """
-    if not isinstance(init, Fit) or fit.status.kind == "interrupted":
+    if fit.status.kind == "interrupted":
         return fit
-    if not eqx.tree_equal(init.posterior.target, fit.posterior.target):
-        return fit
-    for doubt in init.status.doubts:
+    for doubt in earlier.status.doubts:
         is_known = doubt.code in fit.status.codes
         fit = fit if is_known or doubt.code not in _STAY else with_doubt(fit, doubt)
     return fit

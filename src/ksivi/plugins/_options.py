@@ -21,7 +21,7 @@ def require_options(options: dict[str, Any]) -> None:
 
 
 def fit_with(key: PRNGKeyArray, target: Target, options: dict[str, Any], stacklevel: int) -> Fit:
-    """`ksivi.fit`, with a warning if the fit is not trusted.
+    """`ksivi.fit`, with a warning if the draws that it gives are not trusted.
 
     **Arguments:**
 
@@ -30,7 +30,16 @@ def fit_with(key: PRNGKeyArray, target: Target, options: dict[str, Any], stackle
     from ..auto import fit
 
     found = fit(key, target, **options)
-    if not found.trusted:
-        text = f"ksivi does not trust these draws. {found.status}"
+    of = given(found)
+    if not of.trusted:
+        text = f"ksivi does not trust these draws. {of.status}"
         warnings.warn(text, UserWarning, stacklevel=stacklevel + 1)
     return found
+
+
+def given(fit: Fit) -> Any:
+    """What has the draws, `posterior`, and the verdict on them, `trusted` and `status`.
+
+    These are the corrected draws if there are some, and otherwise the fit.
+    """
+    return fit if fit.refined is None else fit.refined

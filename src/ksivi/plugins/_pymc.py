@@ -10,7 +10,7 @@ from .._core.checks import as_count, describe
 from .._core.numerics import new_key
 from ..results import Fit, Posterior
 from ..targets import from_pymc, split
-from ._options import fit_with, require_options
+from ._options import fit_with, given, require_options
 
 _WITHOUT_EFFECT = ("progressbar_theme", "backend", "include_transformed")
 """Options that `pymc.fit` gives to every method. The last two came with PyMC 6."""
@@ -41,7 +41,8 @@ def pymc(
         `pymc.fit` does not pass its own `random_seed` to a method.
     - `draws`: the number of stored draws.
     - `fit_options`: the options of `ksivi.fit`, such as `budget_s`. With `refine="hmc"`, `sample`
-        gives the corrected draws, of which there are about a thousand.
+        gives the corrected draws, of which there are about a thousand. `trusted`, the warning and
+        the attributes of the data are then about these draws.
 
     `ksivi.fit` decides itself how many steps it takes. So `n`, `score` and `backend` of `pymc.fit`
     have no effect, and other options of PyMC's methods raise `ValueError`.
@@ -86,13 +87,20 @@ def _approximation_class() -> Any:
 
         def __init__(self, fit: Fit, model: Any, rng: np.random.Generator, draws: int):
             super().__init__(size=draws, jitter=0, model=model)
-            self.ksivi, self.trusted, self.hist = fit, fit.trusted, fit.history["loss"]
+            self.ksivi, self.trusted, self.hist = fit, given(fit).trusted, fit.history["loss"]
             self._rng = rng
             stored = self.histogram.get_value()
             for name, values in self.sample_dict_fn(draws).items():
                 _, columns, _, _ = self.ordering[name]
                 stored[:, columns] = values.reshape(draws, -1)
             self.histogram.set_value(stored)
+
+        def __repr__(self) -> str:
+            name = f"model {self.model.name!r}, " if self.model.name else ""
+            verdict = "trusted" if self.trusted else "not trusted"
+            return f"KSIVIApproximation({name}{self.ddim:,} values, {verdict})"
+
+        __str__ = __repr__
 
         @property
         def approx(self) -> Any:
@@ -102,13 +110,13 @@ def _approximation_class() -> Any:
         def sample_dict_fn(self, draws: int = 100, *, random_seed: Any = None) -> dict[str, Any]:
             """Draws on the unconstrained scale, by PyMC's names of the values."""
             rng = self._rng if random_seed is None else np.random.default_rng(random_seed)
-            return _by_value_name(_source(self.ksivi), self.model, new_key(rng), draws)
+            return _by_value_name(given(self.ksivi).posterior, self.model, new_key(rng), draws)
 
         def sample(self, draws: int = 500, *, log_likelihood: bool = False, **kwargs: Any) -> Any:
             """As PyMC's, with the pointwise log likelihood if it is wanted."""
             found = super().sample(draws, **kwargs)
             if kwargs.get("return_inferencedata", True):
-                found.posterior.attrs.update(self.ksivi.posterior.attributes)
+                found.posterior.attrs.update(given(self.ksivi).posterior.attributes)
                 if log_likelihood:
                     pm.compute_log_likelihood(found, model=self.model, progressbar=False)
             return found
@@ -135,10 +143,8 @@ def _method_class() -> Any:
             model = _model_of(self._model)
             options = ({} if progressbar else {"progress": False}) | self._options
             found = fit_with(new_key(self._rng), from_pymc(model), options, stacklevel=3)
-            self.ksivi, self.trusted = found, found.trusted
-            known = found, model, self._rng, self._draws
-            self.approx = _approximation_class()(*known)
-            self.hist = self.approx.hist
+            self.approx = _approximation_class()(found, model, self._rng, self._draws)
+            self.ksivi, self.trusted, self.hist = found, self.approx.trusted, self.approx.hist
             return self.approx
 
         def refine(self, *args: Any, **kwargs: Any) -> None:
@@ -149,11 +155,6 @@ def _method_class() -> Any:
             )
 
     return KSIVIMethod
-
-
-def _source(fit: Fit) -> Posterior:
-    """The corrected draws if there are some; otherwise the sampler."""
-    return fit.posterior if fit.refined is None else fit.refined.posterior
 
 
 def _by_value_name(
@@ -175,8 +176,8 @@ def _model_of(model: Any) -> Any:
         return pm.modelcontext(model)
     except TypeError as error:
         raise ValueError(
-            "model must be known: call pymc.fit inside of `with model:`, or give the model to "
-            "ksivi.plugins.pymc(model=model)"
+            "model must be a pymc.Model, got None outside of a model's context: call pymc.fit inside "
+            "of `with model:`, or give the model to ksivi.plugins.pymc(model=model)"
         ) from error
 
 

@@ -5,6 +5,7 @@ and so on.
 """
 
 from .._core import archive as archive
+from ._about import about_run as about_run
 from ._advice import NextStep as NextStep
 from ._advice import about_refined as about_refined
 from ._advice import next_steps as next_steps

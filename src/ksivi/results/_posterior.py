@@ -218,12 +218,26 @@ class Posterior(eqx.Module):
         - `args`, `kwargs`: the model's arguments, with None for what to predict. Default: those of
             the target.
         """
-        if self.target is None or self.target.model is None:
-            raise ValueError(
-                "predictive needs the model: fit a target made from one; a loaded posterior has none"
-            )
+        model = _model_of(self.target)
         draw_key, data_key = jax.random.split(as_single_key(key))
-        return self.target.model.predictive(data_key, self.draws(draw_key, n), *args, **kwargs)
+        return model.predictive(data_key, self.draws(draw_key, n), *args, **kwargs)
+
+
+def _model_of(target: Target | None) -> Any:
+    """The model behind a target, which can simulate data."""
+    if target is None:
+        raise ValueError(
+            "predictive needs the model, and this posterior has no target, as it was loaded: make the "
+            "target again, and call target.model.predictive(key, posterior.draws(key, n))"
+        )
+    if target.model is None:
+        raise ValueError(
+            "predictive needs a model that simulates data, but this target is only a log density: "
+            "write simulate(key, x) for one draw x, and call "
+            "jax.vmap(simulate)(jax.random.split(key, n), posterior.sample(key, n)); or make the "
+            "target with ksivi.from_numpyro or ksivi.from_pymc"
+        )
+    return target.model
 
 
 def load(path: str | os.PathLike) -> Posterior:

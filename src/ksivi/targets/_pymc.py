@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PRNGKeyArray, Scalar
 
-from .._core.checks import attributing_errors_to, describe
+from .._core.checks import attributing_errors_to, brief, describe
 from ._explain import Term, explain_terms
 from ._model import AbstractModel, Coordinates, NamedDraws, require_proper
 from ._target import Target
@@ -50,9 +50,9 @@ class PyMCModel(AbstractModel):
 
     def log_likelihood(self, draws):
         observed = self.model.observed_RVs
-        return self._at(
-            draws, [variable.name for variable in observed], self.model.logp(observed, sum=False)
-        )
+        names = [variable.name for variable in observed]
+        with _explaining("the log likelihood of the model", "set the data of the fit again first"):
+            return self._at(draws, names, self.model.logp(observed, sum=False))
 
     def observed(self):
         values = self.model.rvs_to_values
@@ -66,10 +66,14 @@ class PyMCModel(AbstractModel):
 
         if args or kwargs:
             raise ValueError("a PyMC model takes no arguments: set new data with pymc.set_data")
-        found = pymc.sample_posterior_predictive(
-            self._stored(draws), self.model, random_seed=_seed(key), progressbar=False
-        )
-        return {name: values.to_numpy()[0] for name, values in found.posterior_predictive.items()}
+        # As inference data they would be joined with the observed data, which can have other shapes.
+        options = {"progressbar": False, "return_inferencedata": False}
+        remedy = "give the observed variable dims, or shape=x.shape, where x is the pymc.Data"
+        with _explaining("predictive", remedy):
+            found = pymc.sample_posterior_predictive(
+                self._stored(draws), self.model, random_seed=_seed(key), **options
+            )
+        return {name: np.asarray(values)[0] for name, values in found.items()}
 
     def prior_predictive(self, key, n):
         import pymc
@@ -131,6 +135,17 @@ class PyMCModel(AbstractModel):
                 for name, to in zip(self.names, self.supports, strict=True)
             ]
             return dict(zip(names, jax.vmap(function)(*parts), strict=True))
+
+
+@contextlib.contextmanager
+def _explaining(name: str, remedy: str) -> Iterator[None]:
+    """Turns an error of PyMC into one that says what to do after `pymc.set_data`."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(
+            f"{name} failed: {brief(error)}; if data were changed with pymc.set_data, {remedy}"
+        ) from error
 
 
 def _shared(model: Any) -> list[Any]:

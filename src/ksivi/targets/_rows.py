@@ -13,7 +13,7 @@ from jaxtyping import PyTree
 
 from .._core.checks import as_count, describe, holds_numbers
 from .._core.fingerprints import Digest, add_array
-from ._frames import with_arrays
+from ._frames import columns_of, with_arrays
 
 Block: TypeAlias = PyTree
 """A pytree of arrays with the same number of rows."""
@@ -43,9 +43,11 @@ class Rows:
     """
 
     _maps: list[np.memmap]
+    columns: tuple[str, ...] = ()
+    """The columns, if the rows are of a data frame."""
 
     def __init__(self, arrays: PyTree, *, block_size: int = 1_024, pool: int = 64):
-        arrays = with_arrays(arrays)
+        self.columns, arrays = columns_of(arrays), with_arrays(arrays)
         leaves = jax.tree.leaves(arrays)
         for leaf in leaves:
             parts = ("shape", "dtype", "__getitem__")

@@ -19,7 +19,7 @@ from .._core.numerics import full_precision
 from ._affine import Affine
 from ._data import data_density
 from ._density import AbstractDensity, FunctionDensity, Point, RowIndices, ScoreDensity
-from ._frames import explaining_columns
+from ._frames import columns_of, explaining_columns
 from ._model import AbstractModel, NamedDraws, require_model
 from ._probe import as_test_point, probe
 from ._pytree import Layout, named_layout, pytree_density
@@ -111,8 +111,9 @@ class Target(AbstractView):
         **Arguments:**
 
         - `log_likelihood`: (x, batch) → scalar, the sum over the rows of the batch.
-        - `data`: a pytree of arrays with one row per observation, or `ksivi.Rows` for data that do
-            not fit into memory, which `train` reads a few steps ahead.
+        - `data`: a pytree of arrays with one row per observation; a data frame, of which
+            `log_likelihood` gets a dict of arrays by column; or `ksivi.Rows` for data that do not
+            fit into memory, which `train` reads a few steps ahead.
         - `batch_size`: the rows drawn for each estimate of the score. Default: all rows.
 
         ```python
@@ -129,7 +130,8 @@ class Target(AbstractView):
         require_callable(log_likelihood, "log_likelihood")
         density = data_density(log_prior, log_likelihood, data, batch_size)
         layout, point = named_layout(names, dim), as_test_point(test_point, dim)
-        with explaining_columns(density.data):
+        columns = data.columns if isinstance(data, Rows) else columns_of(data)
+        with explaining_columns(columns):
             return cls.from_density(density, dim, layout, point)
 
     @classmethod
