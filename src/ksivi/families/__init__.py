@@ -1,11 +1,11 @@
 """Variational families q(x) = ∫ q(x|z) q(z) dz."""
 
 from ._conditional import DiagonalGaussian
-from ._conditional import exact_log_normals as exact_log_normals
-from ._conditional import log_normal as log_normal
 from ._empirical import Empirical
 from ._frozen import Frozen, groups, trainable
 from ._layers import Triangular
+from ._log_normals import exact_log_normals as exact_log_normals
+from ._log_normals import log_normal as log_normal
 from ._mixing import AbstractMixing, GaussianMixing, ModeMixing, SampledMixing, WideMixing
 from ._mixing import ParticleMixing as ParticleMixing
 from ._mixture import GaussianMixture

@@ -24,17 +24,10 @@ from .._core.normals import Normal
 from .._core.numerics import log_mean_exp
 from .._core.registry import register
 from .._core.sharding import shard
-from ._conditional import (
-    DiagonalGaussian,
-    as_vector,
-    exact_log_normals,
-    log_normal,
-    log_normals,
-    log_var_start,
-    place,
-)
+from ._conditional import DiagonalGaussian, as_vector, log_var_start, place
 from ._family import AbstractFamily, few_sizes
 from ._layers import Triangular
+from ._log_normals import exact_log_normals, log_normal, log_normals, mixture_scores
 from ._mixing import AbstractMixing, GaussianMixing, ParticleMixing, SampledMixing
 from ._networks import MLP, Constant
 
@@ -175,8 +168,13 @@ class SemiImplicit(AbstractFamily):
         xi = self.normal(xi_key, (n * noise_per_z, self.dim), self.dtype)
         return self.mixing.sample(z_key, n, self.dtype), xi
 
-    def transport(self, noise: Noise) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
-        """Samples x and conditional scores ∇ₓ log q(x|z). Samples with the same z are adjacent."""
+    def transport(
+        self, noise: Noise, in_mixture: bool = False
+    ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
+        """Samples x and conditional scores ∇ₓ log q(x|z). Samples with the same z are adjacent.
+
+        With `in_mixture` the scores are those of the mixture 1/m Σₖ q(x|zₖ) over all z of the noise.
+        """
         z, xi = (shard(part, "samples") for part in noise)
         noise_per_z = len(xi) // len(z)
 
@@ -187,6 +185,7 @@ class SemiImplicit(AbstractFamily):
 
         mean, log_var = jax.vmap(self.conditional.parameters)(z)
         x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
+        score = mixture_scores(x, xi, mean, log_var) if in_mixture else score
         return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
 
     def trace_precision(self, z: Float[Array, "m k"]) -> Float[Array, " m"]:

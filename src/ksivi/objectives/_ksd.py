@@ -17,7 +17,7 @@ from ..kernels import (
     stein_pair_mean,
 )
 
-Estimator = Literal["vanilla", "u-statistic", "stein", "combined"]
+Estimator = Literal["vanilla", "u-statistic", "stein", "combined", "mixture"]
 WITH_DERIVATIVES = ("stein", "combined")
 """Estimators that differentiate the kernel."""
 
@@ -25,12 +25,15 @@ Tree = TypeVar("Tree", bound=PyTree)
 
 
 class Batches(NamedTuple):
-    """r batches of n samples x, with the scores of p and of q(x|z), tr D(z)⁻¹, and Var x."""
+    """r batches of n samples x, with the scores of p and of q(x|z), tr D(z)⁻¹, and Var x.
+
+    The batches of the estimator "mixture" share their z, and have the scores of the mixture over them.
+    """
 
     x: Float[Array, "r n d"]
     score: Float[Array, "r n d"]
     conditional_score: Float[Array, "r n d"]
-    precision: Float[Array, "r n"]
+    precision: Float[Array, "s n"]
     variances: Float[Array, " d"]
 
 

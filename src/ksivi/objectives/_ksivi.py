@@ -26,9 +26,12 @@ from ._schedules import Schedule, anneal, as_schedule
 
 
 class KSIVIDraws(NamedTuple):
-    """The randomness of one step, for r batches: mixing variables, noise and data rows."""
+    """The randomness of one step, for r batches: mixing variables, noise and data rows.
 
-    z: Float[Array, "r m k"]
+    There are s = r batches of z, or one for all batches.
+    """
+
+    z: Float[Array, "s m k"]
     xi: Float[Array, "r n d"]
     rows: Int[Array, "r b"] | None
 
@@ -42,8 +45,9 @@ class KSIVI(AbstractObjective):
     | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch      | N                |
     | "stein"       | 1/N² Σᵢⱼ ⟨s_p + ∇, s_p′ + ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N               |
     | "combined"    | 1/N² Σᵢⱼ ⟨g + u ∇, g′ + u′ ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N             |
+    | "mixture"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨h₁ᵢ, h₂ⱼ⟩, two batches with the same z | 2N        |
 
-    All are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
+    All but the last are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
 
     The first two need k alone. The variance of their gradients grows as 1/σ⁴ when σ is small beside
     the kernel's length ℓ (ℓ² = h/2 for the Gaussian kernel, h for IMQ). "stein" does not use the
@@ -51,6 +55,14 @@ class KSIVI(AbstractObjective):
     and is noisier where σ is large beside ℓ. "combined" has g = s_p + w(z) ξ/σ(z) and u = 1 − w(z)
     with w = (1/V + 1/ℓ²)/(1/σ² + 1/ℓ²), where V is the variance of x over all z: "vanilla" where σ
     is large, "stein" where it is small, and less noise than both in between. w has no gradient.
+
+    "mixture" has h = s_p − s_q̂, where q̂ = 1/m Σₖ q(·|zₖ) is the mixture over the m values of z of the
+    step. It estimates KSD²(q̂‖p) without bias. That is more than KSD²(q‖p), on average by
+
+        (E_z KSD²(q(·|z)‖p) − KSD²(q‖p)) / m.
+
+    h falls to 0 as q̂ nears p, and the noise of the loss with it, so σ(z) neither collapses nor runs
+    away. It needs k alone, and many samples where p has narrow parts.
 
     The u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has
     its own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then
@@ -62,7 +74,7 @@ class KSIVI(AbstractObjective):
     **Arguments:**
 
     - `kernel`: the kernel k. Default: Gaussian with the median bandwidth.
-    - `estimator`: "vanilla", "u-statistic", "stein" or "combined".
+    - `estimator`: "vanilla", "u-statistic", "stein", "combined" or "mixture".
     - `num_samples`: N, the number of samples of x in a batch.
     - `noise_per_z`: the number of draws of ξ that share a z. It must divide `num_samples`.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
@@ -120,7 +132,8 @@ class KSIVI(AbstractObjective):
             raise ValueError("log_density_horizon needs a log_density_weight, got none")
         if inverse_covariance and estimator in WITH_DERIVATIVES:
             raise ValueError(
-                f'inverse_covariance needs estimator="vanilla" or "u-statistic", got "{estimator}"'
+                'inverse_covariance needs estimator="vanilla", "u-statistic" or "mixture", got '
+                f'"{estimator}"'
             )
         weight, horizon = log_density_weight, log_density_horizon
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
@@ -156,11 +169,12 @@ class KSIVI(AbstractObjective):
         per_batch = self.num_samples // self.noise_per_z
         if batches > self._batches_drawn:
             per_batch //= batches
-        z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
+        batches_of_z = 1 if self.estimator == "mixture" else batches
+        times = self.noise_per_z * batches // batches_of_z
+        z, xi = family.noise(noise_key, batches_of_z * per_batch, times)
         rows = self._draw_rows(rows_key, target, batches)
-        return KSIVIDraws(
-            z.reshape(batches, per_batch, z.shape[1]), xi.reshape(batches, -1, family.dim), rows
-        )
+        z = z.reshape(batches_of_z, per_batch, z.shape[1])
+        return KSIVIDraws(z, xi.reshape(batches, -1, family.dim), rows)
 
     def loss(self, family, state, draws, target, step):
         target, heat = anneal(target, self.annealing, step)
@@ -199,12 +213,15 @@ class KSIVI(AbstractObjective):
     def _transport(
         self, family: SemiImplicit, draws: KSIVIDraws
     ) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
-        """Samples of all batches and their conditional scores.
+        """Samples of all batches and their conditional scores, or the scores of the mixture.
 
         A CPU computes all batches as one: the gradient of a weight is then a plain matrix product,
         without copies of its factors. A mesh divides the samples of each batch, and a GPU has fast
         batched products.
         """
+        if self.estimator == "mixture":
+            in_mixture = lambda xi: family.transport((draws.z[0], xi), in_mixture=True)  # noqa: E731
+            return jax.vmap(in_mixture)(draws.xi)
         if has_axis("samples") or platform() != "cpu":
             return jax.vmap(family.transport)((draws.z, draws.xi))
         x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
@@ -212,7 +229,7 @@ class KSIVI(AbstractObjective):
 
     def _widths(
         self, family: SemiImplicit, draws: KSIVIDraws
-    ) -> tuple[Float[Array, "r n"], Float[Array, " d"]]:
+    ) -> tuple[Float[Array, "s n"], Float[Array, " d"]]:
         """tr D(z)⁻¹ of every sample, and the variances of x over all z of the step, without gradient."""
         z = lax.collapse(draws.z, 0, 2)
         precision = family.trace_precision(z).reshape(draws.z.shape[:2])
