@@ -55,6 +55,11 @@ CASES = {
         lambda: ksivi.KSIVI(estimator="combined", num_samples=64),
         ("samples",),
     ),
+    "mixture": (
+        diffusion,
+        lambda: ksivi.KSIVI(estimator="mixture", num_samples=64),
+        ("samples",),
+    ),
     "sivi": (regression, lambda: ksivi.SIVI(32, num_mixing=16), ("samples", "data")),
     "seeds": (diffusion, lambda: ksivi.KSIVI(num_samples=16), ("seeds",)),
 }

@@ -41,7 +41,7 @@ BAD = {
     ),
     "an estimator": (
         lambda: ksivi.KSIVI(estimator="v"),
-        "estimator must be one of 'vanilla', 'u-statistic', 'stein', 'combined', got 'v'",
+        "estimator must be one of 'vanilla', 'u-statistic', 'stein', 'combined', 'mixture', got 'v'",
     ),
     "a kernel": (lambda: ksivi.KSIVI(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
     "a rough kernel": (
@@ -62,6 +62,11 @@ BAD = {
         lambda: ksivi.KSIVI(estimator="stein", inverse_covariance=True),
         'inverse_covariance needs estimator="vanilla" or "u-statistic", got "stein"',
     ),
+    "a tilt of a kernel with derivatives": (
+        lambda: ksivi.KSIVI(estimator="combined", tilt=0.5),
+        'tilt needs estimator="vanilla", "u-statistic" or "mixture", got "combined": the others',
+    ),
+    "a tilt of 1": (lambda: ksivi.KSIVI(tilt=1.0), "tilt must be between 0 and 1, got 1.0"),
     "noise_per_z": (
         lambda: ksivi.KSIVI(num_samples=10, noise_per_z=3),
         "noise_per_z must divide num_samples = 10",

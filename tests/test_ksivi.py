@@ -180,6 +180,25 @@ def test_the_mixture_equals_the_double_loop(layer, dtype):
     np.testing.assert_allclose(loss, expected, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_tilt_multiplies_the_kernel(estimator, x64):
+    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), estimator, num_samples=12, tilt=0.5)
+    target = ksivi.Target(skewed, dim=3)
+    family = SemiImplicit.mlp(KEY, dim=3, mixing_dim=2, hidden=(8,), log_var=-0.5)
+    draws = objective.draw(KEY, target, family)
+    loss = jax.jit(lambda: objective.loss(family, None, draws, target, 0)[0])()
+    tilted = []
+    for x, score, xi, sigma in scores(objective, draws, family, target):
+        w = (1 + np.sum(score**2, axis=1) / 3) ** -0.25
+        tilted.append((x, w[:, None] * (score + xi / sigma)))
+    (x1, f1), (x2, f2) = tilted[0], tilted[-1]
+    if estimator == "vanilla":
+        expected = truth.vanilla("imq", x1, f1, x2, f2, 2.5)
+    else:
+        expected = truth.u_statistic("imq", x1, f1, 2.5)
+    np.testing.assert_allclose(loss, expected, rtol=1e-9)
+
+
 def test_the_score_of_a_mixture_of_narrow_parts_is_that_of_the_own_part():
     """In float32, where squares of distances in σ lose all digits."""
     family = SemiImplicit.mlp(KEY, 3, 2, (8,), log_var=2 * np.log(1e-4))

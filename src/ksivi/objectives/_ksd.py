@@ -51,14 +51,22 @@ def require_derivatives(kernel: AbstractKernel, estimator: Estimator) -> None:
 
 
 def conditional_ksd2(
-    kernel: AbstractKernel, batches: Batches, group: int, inverse_covariance: bool
+    kernel: AbstractKernel,
+    batches: Batches,
+    group: int,
+    tilt: Array | None,
+    inverse_covariance: bool,
 ) -> Scalar:
-    """The mean of k(x, x′) ⟨f, f′⟩ with f = s_p(x) − s_{q(·|z)}(x).
+    """The mean of k(x, x′) ⟨f, f′⟩ with f = w(x) (s_p(x) − s_{q(·|z)}(x)).
 
-    Two batches are paired across, one batch with itself, without pairs that share z.
+    w(x) = (1 + ‖s_p(x)‖²/d)^(−tilt/2), or 1. Two batches are paired across, one batch with itself,
+    without pairs that share z.
     """
+    f = batches.score - batches.conditional_score
+    if tilt is not None:
+        f *= (1 + jnp.mean(batches.score**2, axis=-1, keepdims=True)) ** (-tilt / 2)
     x1, x2 = _first_and_last(batches.x)
-    f1, f2 = _first_and_last(batches.score - batches.conditional_score)
+    f1, f2 = _first_and_last(f)
     kernel = kernel.resolve(x1, x2, group)
     f2 = _solve_covariance(x1, f2) if inverse_covariance else f2
     return pair_mean(kernel.gram, x1, f1, x2, f2, group)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
-from .._core.checks import as_choice, as_count, as_positive
+from .._core.checks import as_choice, as_count, as_fraction, as_positive
 from .._core.sharding import has_axis, platform
 from ..families import SemiImplicit
 from ..kernels import AbstractKernel, Gaussian, as_kernel
@@ -81,6 +81,9 @@ class KSIVI(AbstractObjective):
     - `log_density_weight`: adds −weight · mean log p(x) of the annealed target to the loss, the
         regularisation of the authors' released code.
     - `log_density_horizon`: the step at which that term ends. Default: never.
+    - `tilt`: a number c between 0 and 1. The kernel is then k(x, x′) w(x) w(x′) with
+        w(x) = (1 + ‖s_p(x)‖²/d)^(−c/2): regions where p is steep count less. Otherwise draws beside a
+        narrow part of p cost so much that the sampler avoids it. With data minibatches it is biased.
     - `inverse_covariance`: uses ⟨f, C⁻¹ f′⟩, where C is the covariance of the first batch, without
         gradient.
     - `shared_rows`: uses one data minibatch for all samples of a step, as the released code does.
@@ -99,6 +102,7 @@ class KSIVI(AbstractObjective):
     annealing: Schedule | None
     log_density_weight: Array | None
     log_density_horizon: Array | None
+    tilt: Array | None
     estimator: Estimator = eqx.field(static=True)
     num_samples: int = eqx.field(static=True)
     noise_per_z: int = eqx.field(static=True)
@@ -115,6 +119,7 @@ class KSIVI(AbstractObjective):
         annealing: Schedule | None = None,
         log_density_weight: float | Array | None = None,
         log_density_horizon: int | Array | None = None,
+        tilt: float | Array | None = None,
         inverse_covariance: bool = False,
         shared_rows: bool = False,
     ):
@@ -130,12 +135,17 @@ class KSIVI(AbstractObjective):
             )
         if log_density_horizon is not None and log_density_weight is None:
             raise ValueError("log_density_horizon needs a log_density_weight, got none")
-        if inverse_covariance and estimator in WITH_DERIVATIVES:
+        if inverse_covariance and estimator not in ("vanilla", "u-statistic"):
             raise ValueError(
-                'inverse_covariance needs estimator="vanilla", "u-statistic" or "mixture", got '
-                f'"{estimator}"'
+                f'inverse_covariance needs estimator="vanilla" or "u-statistic", got "{estimator}"'
+            )
+        if tilt is not None and estimator in WITH_DERIVATIVES:
+            raise ValueError(
+                'tilt needs estimator="vanilla", "u-statistic" or "mixture", got '
+                f'"{estimator}": the others would differentiate the score'
             )
         weight, horizon = log_density_weight, log_density_horizon
+        self.tilt = None if tilt is None else as_fraction(tilt, "tilt")
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
         self.log_density_weight = (
             None if weight is None else as_positive(weight, "log_density_weight")
@@ -248,7 +258,7 @@ class KSIVI(AbstractObjective):
         if self.estimator in WITH_DERIVATIVES:
             return stein_ksd2(self.kernel, batches, self.estimator)
         group = 0 if len(batches.x) == 2 else self.noise_per_z
-        return conditional_ksd2(self.kernel, batches, group, self.inverse_covariance)
+        return conditional_ksd2(self.kernel, batches, group, self.tilt, self.inverse_covariance)
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None
