@@ -7,6 +7,7 @@ already. They are the same cells here, so what has run there does not run again.
 
 import dataclasses
 import functools
+from collections import ChainMap
 from typing import Any, get_args
 
 from ksivi.comparison import TrainedMethod
@@ -117,5 +118,5 @@ def _papers_networks(preset: str) -> frozenset[tuple[str, str]]:
     return frozenset((cell.experiment, cell.name) for cell in EXPERIMENTS["bnn"](preset))
 
 
-ALL_EXPERIMENTS = {**EXPERIMENTS, "methods": methods}
+ALL_EXPERIMENTS = ChainMap({"methods": methods}, EXPERIMENTS)
 """The paper's experiments, and the one of the page of all methods."""
