@@ -24,8 +24,14 @@ from ksivi.kernels import _pairwise as pairwise
 from test_kernels import KERNELS, OF_A_DISTANCE, SMOOTH, TOLERANCE, every_kernel, with_slow
 
 KEY = jax.random.key(7)
+
+
 ESTIMATORS = ("vanilla", "u-statistic")
+
+
 WITH_DERIVATIVES = ("stein", "combined")
+
+
 EVERY_ESTIMATOR = (*ESTIMATORS, *WITH_DERIVATIVES, "mixture")
 
 
@@ -143,72 +149,6 @@ def test_estimators_with_derivatives_equal_the_double_loop(name, estimator, band
     np.testing.assert_allclose(records["trace_precision"], precision, rtol=tolerance)
 
 
-def mixture_score(x, means, sigmas):
-    """∇ log 1/m Σₖ N(x; μₖ, σₖ²) of one point, from the definition."""
-    parts = np.exp(-0.5 * np.sum(((x - means) / sigmas) ** 2, axis=1)) / np.prod(sigmas, axis=1)
-    return parts @ ((means - x) / sigmas**2) / parts.sum()
-
-
-@pytest.mark.parametrize("layer", [False, True])
-@pytest.mark.parametrize("dtype", ["float32", "float64"], indirect=True)
-def test_the_mixture_equals_the_double_loop(layer, dtype):
-    """With σ(z), and with two draws of ξ for each z in each batch."""
-    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), "mixture", num_samples=12, noise_per_z=2)
-    target = ksivi.Target(skewed, dim=3)
-    family = SemiImplicit.mlp(KEY, 3, 2, (8,), log_var=-0.5, scale="network")
-    if layer:
-        lower = 0.3 * jax.random.normal(KEY, (3, 3))
-        family = SemiImplicit(family.mixing, family.conditional, Triangular(jnp.ones(3), lower))
-    draws = objective.draw(KEY, target, family)
-    assert draws.z.shape == (1, 6, 2)
-    assert draws.xi.shape == (2, 12, 3)
-    loss = jax.jit(lambda: objective.loss(family, None, draws, target, 0)[0])()
-    parameters = jax.vmap(family.conditional.parameters)(draws.z[0])
-    means, sigmas = np.asarray(parameters[0], float), np.exp(0.5 * np.asarray(parameters[1], float))
-    matrix = np.asarray(family.layer.matrix, float) if layer else np.eye(3)
-    loc = np.asarray(family.layer.loc, float) if layer else np.zeros(3)
-    batches = []
-    for xi in np.asarray(draws.xi, float):
-        u = np.repeat(means, 2, axis=0) + np.repeat(sigmas, 2, axis=0) * xi
-        score = np.stack([mixture_score(one, means, sigmas) for one in u]) @ np.linalg.inv(matrix)
-        x = u @ matrix.T + loc
-        of_target = np.asarray(jax.vmap(target.score)(jnp.asarray(x, draws.xi.dtype)), float)
-        batches.append((x, of_target - score))
-    (x1, f1), (x2, f2) = batches
-    tolerance = TOLERANCE[dtype.name]
-    expected = truth.vanilla("imq", x1, f1, x2, f2, 2.5)
-    np.testing.assert_allclose(loss, expected, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_tilt_multiplies_the_kernel(estimator, x64):
-    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), estimator, num_samples=12, tilt=0.5)
-    target = ksivi.Target(skewed, dim=3)
-    family = SemiImplicit.mlp(KEY, dim=3, mixing_dim=2, hidden=(8,), log_var=-0.5)
-    draws = objective.draw(KEY, target, family)
-    loss = jax.jit(lambda: objective.loss(family, None, draws, target, 0)[0])()
-    tilted = []
-    for x, score, xi, sigma in scores(objective, draws, family, target):
-        w = (1 + np.sum(score**2, axis=1) / 3) ** -0.25
-        tilted.append((x, w[:, None] * (score + xi / sigma)))
-    (x1, f1), (x2, f2) = tilted[0], tilted[-1]
-    if estimator == "vanilla":
-        expected = truth.vanilla("imq", x1, f1, x2, f2, 2.5)
-    else:
-        expected = truth.u_statistic("imq", x1, f1, 2.5)
-    np.testing.assert_allclose(loss, expected, rtol=1e-9)
-
-
-def test_the_score_of_a_mixture_of_narrow_parts_is_that_of_the_own_part():
-    """In float32, where squares of distances in σ lose all digits."""
-    family = SemiImplicit.mlp(KEY, 3, 2, (8,), log_var=2 * np.log(1e-4))
-    noise = family.noise(KEY, 50, 2)
-    x, own = family.transport(noise)
-    same, found = family.transport(noise, in_mixture=True)
-    np.testing.assert_array_equal(same, x)
-    np.testing.assert_allclose(found, own, atol=0.02 * np.abs(own).max())
-
-
 @pytest.mark.parametrize("name", SMOOTH)
 def test_pairs_of_estimators_with_derivatives_in_tiles(name, monkeypatch, x64):
     """Values, and gradients through the median, with tiles of three rows; two points coincide."""
@@ -317,36 +257,6 @@ def test_a_weight_that_depends_on_z_is_unbiased(x64):
     found = np.asarray(difference(jax.random.split(KEY, 20_000)))
     moves = found.std(0) > 1e-12
     assert_mean(found[:, moves], np.zeros(moves.sum()))
-
-
-def test_the_mixture_is_ksd2_of_the_mixture_over_z(x64):
-    """With μ(z) = a z, the loss and its gradient are on average KSD²(q) and a part of 1/m."""
-    a, log_var, h, m = jnp.array(0.8), jnp.log(jnp.array([0.3, 0.5])), 3.0, 8
-    target = ksivi.Target(standard_normal, dim=2)
-    objective = ksivi.KSIVI(Gaussian(Fixed(h)), "mixture", num_samples=m)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
-    z = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
-    weights = np.outer(weights, weights).ravel() / (2 * np.pi)
-
-    def expected(a, log_var):
-        of_one = jax.vmap(lambda mean: ksd2_between_gaussians(mean, log_var, h))(a * z)
-        whole = ksd2_between_gaussians(jnp.zeros(2), jnp.log(jnp.exp(log_var) + a**2), h)
-        return whole + (weights @ of_one - whole) / m
-
-    def estimate(key):
-        def loss(a, log_var):
-            conditional = DiagonalGaussian(Scaled(a), Constant(log_var))
-            family = SemiImplicit(GaussianMixing(2), conditional)
-            return objective.loss(family, None, objective.draw(key, target, family), target, 0)[0]
-
-        value, gradient = jax.value_and_grad(loss, argnums=(0, 1))(a, log_var)
-        return jnp.concatenate([value[None], gradient[0][None], gradient[1]])
-
-    estimates = jax.jit(jax.vmap(estimate))(jax.random.split(KEY, 20_000))
-    value, gradient = jax.value_and_grad(expected, argnums=(0, 1))(a, log_var)
-    exact = jnp.concatenate([value[None], gradient[0][None], gradient[1]])
-    assert_mean(estimates, exact)
-    assert value > 1.2 * ksd2_between_gaussians(jnp.zeros(2), jnp.log(jnp.exp(log_var) + a**2), h)
 
 
 def dilation_variances(estimator, variances):
