@@ -108,7 +108,8 @@ def fit(
         which are about training, is given.
     - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
         from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
-        `fit.refined.trusted` is about them. If `init` is a checked fit to this target, it is mostly only refined.
+        `fit.refined.trusted` is about them. A checked fit to this target as `init` is not fitted
+        again, but for the exceptions in the guide to `fit`.
     - `num_steps`: maximum number of training steps.
     - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
         of the machine, and the status says what was left out. If it ends the search, there is
