@@ -266,23 +266,24 @@ def test_the_core_imports_little(path):
 
 
 def test_importing_ksivi_is_cheap(tmp_path):
-    """At most 0.3 s of the processor beyond its dependencies, at least once in eight times. It starts no device.
+    """At most 0.6 times what JAX, Equinox and Optax take, at least once in eight times. It starts no device.
 
     Bytecode is kept, as for a user: the first import compiles every file.
     """
     code = (
-        "import time, jax, equinox, optax; t = time.process_time(); import ksivi; s = time.process_time() - t;"
-        "from jax._src import xla_bridge; assert not xla_bridge._backends; print(s)"
+        "import time; s = time.process_time(); import jax, equinox, optax; t = time.process_time(); import ksivi;"
+        "r = (time.process_time() - t) / (t - s);"
+        "from jax._src import xla_bridge; assert not xla_bridge._backends; print(r)"
     )
 
     kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}
 
-    def seconds():
+    def relative_time():
         command, env = [sys.executable, "-c", code], os.environ | kept
         found = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
         return float(found.stdout)
 
-    assert any(seconds() < 0.3 for _ in range(8))
+    assert any(relative_time() < 0.6 for _ in range(8))
 
 
 def test_the_plug_ins_import_no_tool_before_it_is_used():
