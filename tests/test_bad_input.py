@@ -63,10 +63,17 @@ BAD = {
         'inverse_covariance needs estimator="vanilla" or "u-statistic", got "stein"',
     ),
     "a tilt of a kernel with derivatives": (
-        lambda: ksivi.KSIVI(estimator="combined", tilt=0.5),
+        lambda: ksivi.KSIVI(estimator="combined", tilt=ksivi.objectives.Tilt(steep=0.5)),
         'tilt needs estimator="vanilla", "u-statistic" or "mixture", got "combined": the others',
     ),
-    "a tilt of 1": (lambda: ksivi.KSIVI(tilt=1.0), "tilt must be between 0 and 1, got 1.0"),
+    "a tilt that is a number": (
+        lambda: ksivi.KSIVI(tilt=0.5),
+        "tilt must be a ksivi.objectives.Tilt, got .*0.5",
+    ),
+    "a tilt of 1": (
+        lambda: ksivi.objectives.Tilt(across=1.0),
+        "across must be between 0 and 1, got 1.0",
+    ),
     "noise_per_z": (
         lambda: ksivi.KSIVI(num_samples=10, noise_per_z=3),
         "noise_per_z must divide num_samples = 10",

@@ -65,23 +65,45 @@ def test_the_mixture_equals_the_double_loop(layer, dtype):
     np.testing.assert_allclose(loss, expected, rtol=tolerance, atol=tolerance)
 
 
+TILTS = {"across": {"across": 0.9}, "steep": {"steep": 0.5}, "growth": {"growth": 1.0}}
+TILTS["all"] = {name: value for one in TILTS.values() for name, value in one.items()}
+
+
+def tilt_matrix(x, score, across=0.0, steep=0.0, growth=0.0):
+    """m(x) of one point, from the definition."""
+    length = np.linalg.norm(score)
+    r = 1 + length**2 / len(x)
+    turned = np.eye(len(x)) + (r ** (-across / 2) - 1) * np.outer(score, score) / length**2
+    return (1 + x @ x / len(x)) ** (growth / 2) * r ** (-steep / 2) * turned
+
+
+@pytest.mark.parametrize("options", TILTS.values(), ids=TILTS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_the_tilt_multiplies_the_kernel(estimator, x64):
-    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), estimator, num_samples=12, tilt=0.5)
+def test_the_tilt_multiplies_the_kernel(estimator, options, x64):
+    tilt = ksivi.objectives.Tilt(**options)
+    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), estimator, num_samples=12, tilt=tilt)
     target = ksivi.Target(skewed, dim=3)
     family = SemiImplicit.mlp(KEY, dim=3, mixing_dim=2, hidden=(8,), log_var=-0.5)
     draws = objective.draw(KEY, target, family)
     loss = jax.jit(lambda: objective.loss(family, None, draws, target, 0)[0])()
     tilted = []
     for x, score, xi, sigma in scores(objective, draws, family, target):
-        w = (1 + np.sum(score**2, axis=1) / 3) ** -0.25
-        tilted.append((x, w[:, None] * (score + xi / sigma)))
+        points = zip(x, score, score + xi / sigma, strict=True)
+        tilted.append((x, np.stack([tilt_matrix(a, s, **options) @ f for a, s, f in points])))
     (x1, f1), (x2, f2) = tilted[0], tilted[-1]
     if estimator == "vanilla":
         expected = truth.vanilla("imq", x1, f1, x2, f2, 2.5)
     else:
         expected = truth.u_statistic("imq", x1, f1, 2.5)
     np.testing.assert_allclose(loss, expected, rtol=1e-9)
+
+
+def test_a_tilt_has_a_finite_gradient_where_the_score_is_0():
+    tilt, x = ksivi.objectives.Tilt(**TILTS["all"]), jnp.zeros((2, 3))
+    norm2 = lambda x, score: jnp.sum(tilt(x, score, jnp.ones((2, 3))) ** 2)  # noqa: E731
+    value, gradients = jax.value_and_grad(norm2, argnums=(0, 1))(x, x)
+    assert value == 6
+    assert all(jnp.isfinite(gradient).all() for gradient in gradients)
 
 
 def test_the_score_of_a_mixture_of_narrow_parts_is_that_of_the_own_part():

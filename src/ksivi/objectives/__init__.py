@@ -20,6 +20,7 @@ from ._schedules import Annealing as Annealing
 from ._schedules import Decay as Decay
 from ._sivi import SIVI as SIVI
 from ._sivi_sm import SIVISM as SIVISM
+from ._tilt import Tilt as Tilt
 from ._uivi import UIVI as UIVI
 from ._wake import Wake as Wake
 

@@ -16,6 +16,7 @@ from ..kernels import (
     squared_length,
     stein_pair_mean,
 )
+from ._tilt import Tilt
 
 Estimator = Literal["vanilla", "u-statistic", "stein", "combined", "mixture"]
 WITH_DERIVATIVES = ("stein", "combined")
@@ -54,17 +55,17 @@ def conditional_ksd2(
     kernel: AbstractKernel,
     batches: Batches,
     group: int,
-    tilt: Array | None,
+    tilt: Tilt | None,
     inverse_covariance: bool,
 ) -> Scalar:
-    """The mean of k(x, x′) ⟨f, f′⟩ with f = w(x) (s_p(x) − s_{q(·|z)}(x)).
+    """The mean of k(x, x′) ⟨f, f′⟩ with f = m(x) (s_p(x) − s_{q(·|z)}(x)).
 
-    w(x) = (1 + ‖s_p(x)‖²/d)^(−tilt/2), or 1. Two batches are paired across, one batch with itself,
-    without pairs that share z.
+    m is the tilt, or the identity. Two batches are paired across, one batch with itself, without
+    pairs that share z.
     """
     f = batches.score - batches.conditional_score
     if tilt is not None:
-        f *= (1 + jnp.mean(batches.score**2, axis=-1, keepdims=True)) ** (-tilt / 2)
+        f = tilt(batches.x, batches.score, f)
     x1, x2 = _first_and_last(batches.x)
     f1, f2 = _first_and_last(f)
     kernel = kernel.resolve(x1, x2, group)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float, Int, PRNGKeyArray, Scalar
 
-from .._core.checks import as_choice, as_count, as_fraction, as_positive
+from .._core.checks import as_choice, as_count, as_positive, describe
 from .._core.sharding import has_axis, platform
 from ..families import SemiImplicit
 from ..kernels import AbstractKernel, Gaussian, as_kernel
@@ -23,6 +23,7 @@ from ._ksd import (
 )
 from ._objective import AbstractObjective, auxiliary
 from ._schedules import Schedule, anneal, as_schedule
+from ._tilt import Tilt
 
 
 class KSIVIDraws(NamedTuple):
@@ -81,9 +82,7 @@ class KSIVI(AbstractObjective):
     - `log_density_weight`: adds −weight · mean log p(x) of the annealed target to the loss, the
         regularisation of the authors' released code.
     - `log_density_horizon`: the step at which that term ends. Default: never.
-    - `tilt`: a number c between 0 and 1. The kernel is then k(x, x′) w(x) w(x′) with
-        w(x) = (1 + ‖s_p(x)‖²/d)^(−c/2): regions where p is steep count less. Otherwise draws beside a
-        narrow part of p cost so much that the sampler avoids it. With data minibatches it is biased.
+    - `tilt`: weighs regions and directions, see `Tilt`. With data minibatches it is biased.
     - `inverse_covariance`: uses ⟨f, C⁻¹ f′⟩, where C is the covariance of the first batch, without
         gradient.
     - `shared_rows`: uses one data minibatch for all samples of a step, as the released code does.
@@ -102,7 +101,7 @@ class KSIVI(AbstractObjective):
     annealing: Schedule | None
     log_density_weight: Array | None
     log_density_horizon: Array | None
-    tilt: Array | None
+    tilt: Tilt | None
     estimator: Estimator = eqx.field(static=True)
     num_samples: int = eqx.field(static=True)
     noise_per_z: int = eqx.field(static=True)
@@ -119,7 +118,7 @@ class KSIVI(AbstractObjective):
         annealing: Schedule | None = None,
         log_density_weight: float | Array | None = None,
         log_density_horizon: int | Array | None = None,
-        tilt: float | Array | None = None,
+        tilt: Tilt | None = None,
         inverse_covariance: bool = False,
         shared_rows: bool = False,
     ):
@@ -139,13 +138,15 @@ class KSIVI(AbstractObjective):
             raise ValueError(
                 f'inverse_covariance needs estimator="vanilla" or "u-statistic", got "{estimator}"'
             )
+        if not isinstance(tilt, Tilt | None):
+            raise ValueError(f"tilt must be a ksivi.objectives.Tilt, got {describe(tilt)}")
         if tilt is not None and estimator in WITH_DERIVATIVES:
             raise ValueError(
                 'tilt needs estimator="vanilla", "u-statistic" or "mixture", got '
                 f'"{estimator}": the others would differentiate the score'
             )
         weight, horizon = log_density_weight, log_density_horizon
-        self.tilt = None if tilt is None else as_fraction(tilt, "tilt")
+        self.tilt = tilt
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
         self.log_density_weight = (
             None if weight is None else as_positive(weight, "log_density_weight")
