@@ -41,7 +41,7 @@ BAD = {
     ),
     "an estimator": (
         lambda: ksivi.KSIVI(estimator="v"),
-        "estimator must be one of 'vanilla', 'u-statistic', 'stein', 'combined', 'mixture', got 'v'",
+        "estimator must be one of 'vanilla', 'u-statistic', 'stein', 'combined', 'mixture', 'shared-mixture', got 'v'",
     ),
     "a kernel": (lambda: ksivi.KSIVI(kernel="gaussian"), "kernel must be one of ksivi.kernels"),
     "a rough kernel": (
@@ -64,7 +64,7 @@ BAD = {
     ),
     "a tilt of a kernel with derivatives": (
         lambda: ksivi.KSIVI(estimator="combined", tilt=ksivi.objectives.Tilt(steep=0.5)),
-        'tilt needs estimator="vanilla", "u-statistic" or "mixture", got "combined": the others',
+        'tilt needs an estimator without derivatives, such as "mixture", got "combined"',
     ),
     "a tilt that is a number": (
         lambda: ksivi.KSIVI(tilt=0.5),

@@ -3,5 +3,6 @@
 from ._fit import fit as fit
 from ._recipe import Recipe as Recipe
 from ._refine import Refined
+from ._whitened import whitened as whitened
 
 __all__ = ["Refined"]

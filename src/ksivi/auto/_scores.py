@@ -41,7 +41,7 @@ def fit_to_score(
     best: tuple[Fit[FitDiagnostics], float] | None = None
     while True:
         try:
-            fit = fit_to(_along_lines(target, start, num_nodes), init)
+            fit = fit_to(along_lines(target, start, num_nodes), init)
         except (RuntimeError, ValueError, KeyboardInterrupt):
             if best is None:
                 raise
@@ -73,7 +73,10 @@ def _draws(rng: np.random.Generator, posterior: Posterior) -> Float[np.ndarray, 
     return posterior.host_draws(rng, _NUM_DRAWS)
 
 
-def _along_lines(target: Target, start: Float[np.ndarray, " d"], num_nodes: int) -> Target:
+def along_lines(
+    target: Target, start: Float[np.ndarray, " d"], num_nodes: int = _FEWEST_NODES
+) -> Target:
+    """The target with the log density that integrals of its score along lines from a point give."""
     density = LineDensity(target.density, jnp.asarray(start, jnp.result_type(float)), num_nodes)
     return eqx.tree_at(lambda t: t.density, target.unwhitened(), density)
 
@@ -85,8 +88,8 @@ def _difference(
     num_nodes: int,
 ) -> float:
     """The standard deviation over draws of the difference between integrals of two kinds."""
-    first = _along_lines(target, starts[0], num_nodes)
-    second = _along_lines(target, starts[1], _MORE_NODES * num_nodes)
+    first = along_lines(target, starts[0], num_nodes)
+    second = along_lines(target, starts[1], _MORE_NODES * num_nodes)
     try:
         values = [Evaluator(one).log_density(draws) for one in (first, second)]
     except KeyboardInterrupt:  # the answer is there already

@@ -18,7 +18,7 @@ from ..kernels import (
 )
 from ._tilt import Tilt
 
-Estimator = Literal["vanilla", "u-statistic", "stein", "combined", "mixture"]
+Estimator = Literal["vanilla", "u-statistic", "stein", "combined", "mixture", "shared-mixture"]
 WITH_DERIVATIVES = ("stein", "combined")
 """Estimators that differentiate the kernel."""
 
@@ -28,7 +28,8 @@ Tree = TypeVar("Tree", bound=PyTree)
 class Batches(NamedTuple):
     """r batches of n samples x, with the scores of p and of q(x|z), tr D(z)⁻¹, and Var x.
 
-    The batches of the estimator "mixture" share their z, and have the scores of the mixture over them.
+    Both mixture estimators have the scores of the mixture over the z of a batch in place of those of
+    q(x|z). The batches of "shared-mixture" have the same z.
     """
 
     x: Float[Array, "r n d"]

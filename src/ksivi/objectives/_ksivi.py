@@ -46,7 +46,8 @@ class KSIVI(AbstractObjective):
     | "u-statistic" | 2/(N(N−1)) Σ_{i<j} k(xᵢ, xⱼ) ⟨fᵢ, fⱼ⟩, one batch      | N                |
     | "stein"       | 1/N² Σᵢⱼ ⟨s_p + ∇, s_p′ + ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N               |
     | "combined"    | 1/N² Σᵢⱼ ⟨g + u ∇, g′ + u′ ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N             |
-    | "mixture"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨h₁ᵢ, h₂ⱼ⟩, two batches with the same z | 2N        |
+    | "mixture"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨h₁ᵢ, h₂ⱼ⟩, two batches         | 2N               |
+    | "shared-mixture" | the same, two batches with the same z              | 2N               |
 
     All but the last are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
 
@@ -58,12 +59,15 @@ class KSIVI(AbstractObjective):
     is large, "stein" where it is small, and less noise than both in between. w has no gradient.
 
     "mixture" has h = s_p − s_q̂, where q̂ = 1/m Σₖ q(·|zₖ) is the mixture over the m values of z of the
-    step. It estimates KSD²(q̂‖p) without bias. That is more than KSD²(q‖p), on average by
+    batch. h falls to 0 as q̂ nears p, and the noise of the loss with it. It needs k alone, and N·m
+    densities of the conditional.
+
+    "shared-mixture" estimates KSD²(q̂‖p), which is more than KSD²(q‖p), on average by
 
         (E_z KSD²(q(·|z)‖p) − KSD²(q‖p)) / m.
 
-    h falls to 0 as q̂ nears p, and the noise of the loss with it, so σ(z) neither collapses nor runs
-    away. It needs k alone, and many samples where p has narrow parts.
+    So σ(z) neither collapses nor runs away. But q is too narrow if m is small, and leaves out curved
+    tails.
 
     The u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has
     its own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then
@@ -75,7 +79,8 @@ class KSIVI(AbstractObjective):
     **Arguments:**
 
     - `kernel`: the kernel k. Default: Gaussian with the median bandwidth.
-    - `estimator`: "vanilla", "u-statistic", "stein", "combined" or "mixture".
+    - `estimator`: "vanilla", "u-statistic", "stein", "combined", "mixture" or
+        "shared-mixture".
     - `num_samples`: N, the number of samples of x in a batch.
     - `noise_per_z`: the number of draws of ξ that share a z. It must divide `num_samples`.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
@@ -142,8 +147,7 @@ class KSIVI(AbstractObjective):
             raise ValueError(f"tilt must be a ksivi.objectives.Tilt, got {describe(tilt)}")
         if tilt is not None and estimator in WITH_DERIVATIVES:
             raise ValueError(
-                'tilt needs estimator="vanilla", "u-statistic" or "mixture", got '
-                f'"{estimator}": the others would differentiate the score'
+                f'tilt needs an estimator without derivatives, such as "mixture", got "{estimator}"'
             )
         weight, horizon = log_density_weight, log_density_horizon
         self.tilt = tilt
@@ -180,7 +184,7 @@ class KSIVI(AbstractObjective):
         per_batch = self.num_samples // self.noise_per_z
         if batches > self._batches_drawn:
             per_batch //= batches
-        batches_of_z = 1 if self.estimator == "mixture" else batches
+        batches_of_z = 1 if self.estimator == "shared-mixture" else batches
         times = self.noise_per_z * batches // batches_of_z
         z, xi = family.noise(noise_key, batches_of_z * per_batch, times)
         rows = self._draw_rows(rows_key, target, batches)
@@ -193,7 +197,7 @@ class KSIVI(AbstractObjective):
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         precision, variances = self._widths(family, draws)
-        loss = self._ksd2(Batches(x, score, conditional_score, precision, variances))
+        loss = self._ksd2(Batches(x, score, conditional_score, precision, variances), step)
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
         records = auxiliary(x[0], score[0], x[-1], heat)
@@ -230,9 +234,9 @@ class KSIVI(AbstractObjective):
         without copies of its factors. A mesh divides the samples of each batch, and a GPU has fast
         batched products.
         """
-        if self.estimator == "mixture":
-            in_mixture = lambda xi: family.transport((draws.z[0], xi), in_mixture=True)  # noqa: E731
-            return jax.vmap(in_mixture)(draws.xi)
+        if self.estimator in ("mixture", "shared-mixture"):
+            z = jnp.broadcast_to(draws.z, (len(draws.xi), *draws.z.shape[1:]))
+            return jax.vmap(lambda *noise: family.transport(noise, in_mixture=True))(z, draws.xi)
         if has_axis("samples") or platform() != "cpu":
             return jax.vmap(family.transport)((draws.z, draws.xi))
         x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
@@ -255,11 +259,12 @@ class KSIVI(AbstractObjective):
             return None, jax.vmap(target.score)(x)
         return jax.vmap(target.log_density_and_score)(x)
 
-    def _ksd2(self, batches: Batches) -> Scalar:
+    def _ksd2(self, batches: Batches, step: Int[Array, ""]) -> Scalar:
         if self.estimator in WITH_DERIVATIVES:
             return stein_ksd2(self.kernel, batches, self.estimator)
         group = 0 if len(batches.x) == 2 else self.noise_per_z
-        return conditional_ksd2(self.kernel, batches, group, self.tilt, self.inverse_covariance)
+        tilt = None if self.tilt is None else self.tilt.at(step)
+        return conditional_ksd2(self.kernel, batches, group, tilt, self.inverse_covariance)
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None

@@ -1,0 +1,41 @@
+"""Coordinates in which a target is about standard normal, for methods that have no search."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from .._core.checks import as_single_key
+from .._core.numerics import generator
+from ..targets import Evaluator, Target
+from ._answers import view_of
+from ._large import find_large
+from ._measured import LARGE_DIM
+from ._recipe import Recipe
+from ._scores import along_lines
+from ._start import find_start
+
+
+def whitened(key: PRNGKeyArray, target: Target) -> Target:
+    """The target in coordinates in which it has about mean 0 and covariance I.
+
+    They come from the search of `ksivi.fit`: from its rough draws, or from its best Gaussian.
+    Posteriors that are trained on it still draw the target's own x.
+
+    ```python
+    easier = ksivi.auto.whitened(jax.random.key(0), target)
+    ```
+    """
+    rng = generator(as_single_key(key))
+    known = target if target.has_log_density else along_lines(target, np.zeros(target.dim))
+    evaluate = Evaluator(known)
+    if evaluate.dim > LARGE_DIM:
+        loc, root = find_large(rng, evaluate, None).gaussian.linear()
+        coordinates = loc, root.dense().matrix
+    else:
+        recipe, dim = Recipe(), evaluate.dim
+        start = find_start(rng, evaluate, recipe.num_starts(dim), recipe.scans(dim))
+        affine = view_of(evaluate, start, start.draws).target.coordinates
+        assert affine is not None
+        coordinates = affine.loc, affine.scale
+    dtype = jnp.result_type(float)
+    return target.unwhitened().whitened(*(jnp.asarray(part, dtype) for part in coordinates))

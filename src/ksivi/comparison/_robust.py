@@ -1,0 +1,159 @@
+"""KSIVI with one setting for every target, as plain values."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import PRNGKeyArray, Scalar
+
+from ..auto import whitened
+from ..families import SemiImplicit
+from ..kernels import IMQ, Fixed, Sum
+from ..objectives import KSIVI, Annealing, Estimator, Tilt
+from ..problems import AbstractProblem
+from ..results import Fit
+from ..targets import Target
+from ..training import Callback, train
+
+_NUM_PROBES = 1_000
+
+
+@dataclasses.dataclass(frozen=True)
+class RobustPlan:
+    """KSIVI with one setting for every target. Only the target and the key are missing.
+
+    It works in coordinates in which the target has about mean 0 and covariance I. So lengths, rates
+    and starts need no units.
+
+    **Attributes:**
+
+    - `is_whitened`: whether the coordinates are those of `ksivi.auto.whitened`, or the target's own.
+    - `estimator`, `num_samples`, `across`, `steep`, `growth`: of the objective, see `ksivi.KSIVI` and
+        `ksivi.objectives.Tilt`.
+    - `tilted_share`: the share of the steps in which the tilt falls to none. None: it does not.
+    - `scales`: the kernel is a mean of IMQ kernels with these bandwidths, times 2d.
+    - `coldest`: the inverse temperature at the first step. None: no annealing.
+    - `base_sd`: standard deviation of the Gaussian from which the annealing starts.
+    - `annealed_share`: the share of the steps in which the target is annealed.
+    - `mixing_dim`: the dimension of z. None: that of the target, from 3 to 100.
+    - `spread`: standard deviation of μ(z) at the start.
+    - `sd`, `least_sd`: σ(z) at the start, and its floor.
+    - `learning_rate`, `b2`, `clip`: of Adam with clipped gradients. The rate falls to 0 as a cosine.
+    - `ema`: decay of the moving average of the parameters.
+
+    ```python
+    from ksivi.comparison import RobustPlan
+
+    fit = RobustPlan(num_steps=2_000).train(jax.random.key(0), target)
+    ```
+    """
+
+    num_steps: int = 20_000
+    num_samples: int = 512
+    is_whitened: bool = True
+    estimator: Estimator = "mixture"
+    across: float | None = 0.9
+    steep: float | None = None
+    growth: float | None = 1.0
+    tilted_share: float | None = None
+    scales: tuple[float, ...] = (0.1, 1.0, 10.0)
+    coldest: float | None = None
+    base_sd: float = 2.0
+    annealed_share: float = 0.5
+    mixing_dim: int | None = None
+    hidden: tuple[int, ...] = (64, 64)
+    spread: float = 0.6
+    sd: float = 0.4
+    least_sd: float = 0.05
+    learning_rate: float = 3e-3
+    b2: float = 0.99
+    clip: float = 1.0
+    ema: float = 0.999
+
+    def replace(self, **changes: Any) -> "RobustPlan":
+        """The same plan with some values changed."""
+        return dataclasses.replace(self, **changes)
+
+    def fit(
+        self, key: PRNGKeyArray, problem: AbstractProblem, callbacks: Sequence[Callback] = ()
+    ) -> Fit:
+        """Trains on the target of a problem."""
+        return self.train(key, problem.target, callbacks=callbacks)
+
+    def train(self, key: PRNGKeyArray, target: Target | list[Target], **options):
+        """Calls `ksivi.train` for one key, or for a batch of keys with one target or one for each.
+
+        Each key has a search for coordinates of its own, except for targets that have coordinates
+        already.
+        """
+        keys = jnp.atleast_1d(key)
+        targets = target if isinstance(target, list) else [target] * len(keys)
+        targets = [self._whitened(*pair) for pair in zip(keys, targets, strict=True)]
+        dim, options = targets[0].dim, {"learning_rate": self.learning_rate} | options
+        return train(
+            key,
+            targets if key.shape else targets[0],
+            lambda k: self.family(k, dim),
+            self.objective(dim),
+            optimizer=self.optimizer,
+            num_steps=self.num_steps,
+            ema=self.ema,
+            progress=False,
+            **options,
+        )
+
+    def family(self, key: PRNGKeyArray, dim: int) -> SemiImplicit:
+        """σ(z) from a network. μ(z) starts with the spread that the plan says, in every dimension."""
+        family_key, probe_key = jax.random.split(key)
+        mixing_dim = min(max(dim, 3), 100) if self.mixing_dim is None else self.mixing_dim
+        family = SemiImplicit.mlp(
+            family_key,
+            dim,
+            mixing_dim,
+            self.hidden,
+            log_var=2 * math.log(self.sd),
+            min_log_var=2 * math.log(self.least_sd),
+            scale="network",
+            activation=jax.nn.silu,
+        )
+        mean: Any = family.conditional.mean
+        probes = jax.vmap(mean)(family.mixing.sample(probe_key, _NUM_PROBES))
+        mean = mean.with_output(self.spread / jnp.mean(jnp.std(probes, axis=0)), 0.0)
+        return eqx.tree_at(lambda f: f.conditional.mean, family, mean)
+
+    def objective(self, dim: int) -> KSIVI:
+        kernels = [IMQ(Fixed(2 * dim * scale)) for scale in self.scales]
+        return KSIVI(
+            Sum(kernels, [1 / len(kernels)] * len(kernels)),
+            self.estimator,
+            self.num_samples,
+            annealing=self._annealing(),
+            tilt=self._tilt(),
+        )
+
+    def optimizer(self, rate: Scalar | float) -> optax.GradientTransformation:
+        schedule = optax.cosine_decay_schedule(rate, self.num_steps)
+        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(schedule, b2=self.b2))
+
+    def _whitened(self, key: PRNGKeyArray, target: Target) -> Target:
+        if not self.is_whitened or target.coordinates is not None:
+            return target
+        return whitened(jax.random.fold_in(key, 1), target)
+
+    def _annealing(self) -> Callable | None:
+        if self.coldest is None:
+            return None
+        horizon = self.annealed_share * self.num_steps / (1 - self.coldest)
+        return Annealing(start=self.coldest, horizon=horizon, base_scale=self.base_sd)
+
+    def _tilt(self) -> Tilt | None:
+        powers = {"across": self.across, "steep": self.steep, "growth": self.growth}
+        is_none = all(power is None for power in powers.values())
+        share = self.tilted_share
+        horizon = None if share is None else share * self.num_steps
+        return None if is_none else Tilt(horizon=horizon, **powers)
