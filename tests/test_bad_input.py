@@ -66,6 +66,14 @@ BAD = {
         lambda: ksivi.KSIVI(estimator="combined", tilt=ksivi.objectives.Tilt(steep=0.5)),
         'tilt needs an estimator without derivatives, such as "mixture", got "combined"',
     ),
+    "a mixture of fewer z than samples": (
+        lambda: ksivi.KSIVI(estimator="mixture", num_samples=10, num_mixing=5),
+        "num_mixing must be a whole number of at least 10, got 5",
+    ),
+    "a mixture of a form without one": (
+        lambda: ksivi.KSIVI(num_samples=10, num_mixing=20),
+        'num_mixing needs estimator="mixture", got "vanilla"',
+    ),
     "a tilt that is a number": (
         lambda: ksivi.KSIVI(tilt=0.5),
         "tilt must be a ksivi.objectives.Tilt, got .*0.5",

@@ -34,12 +34,15 @@ def mixture_score(x, means, sigmas):
     return parts @ ((means - x) / sigmas**2) / parts.sum()
 
 
-@pytest.mark.parametrize("estimator", ["mixture", "shared-mixture"])
+@pytest.mark.parametrize(
+    ("estimator", "num_mixing"), [("mixture", None), ("mixture", 9), ("shared-mixture", None)]
+)
 @pytest.mark.parametrize("layer", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"], indirect=True)
-def test_the_mixture_equals_the_double_loop(estimator, layer, dtype):
+def test_the_mixture_equals_the_double_loop(estimator, num_mixing, layer, dtype):
     """With σ(z), and with two draws of ξ for each z in each batch."""
-    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), estimator, num_samples=12, noise_per_z=2)
+    options = {"num_samples": 12, "noise_per_z": 2, "num_mixing": num_mixing}
+    objective = ksivi.KSIVI(KERNELS["imq"](Fixed(2.5)), estimator, **options)
     target = ksivi.Target(skewed, dim=3)
     family = SemiImplicit.mlp(KEY, 3, 2, (8,), log_var=-0.5, scale="network")
     if layer:
@@ -52,11 +55,14 @@ def test_the_mixture_equals_the_double_loop(estimator, layer, dtype):
     matrix = np.asarray(family.layer.matrix, float) if layer else np.eye(3)
     loc = np.asarray(family.layer.loc, float) if layer else np.zeros(3)
     batches = []
-    for z, xi in zip([draws.z[0], draws.z[-1]], np.asarray(draws.xi, float), strict=True):
-        parameters = jax.vmap(family.conditional.parameters)(z)
+    for z, others, xi in zip(
+        [draws.z[0], draws.z[-1]], draws.others, np.asarray(draws.xi, float), strict=True
+    ):
+        parameters = jax.vmap(family.conditional.parameters)(jnp.concatenate([z, others]))
         means = np.asarray(parameters[0], float)
         sigmas = np.exp(0.5 * np.asarray(parameters[1], float))
-        u = np.repeat(means, 2, axis=0) + np.repeat(sigmas, 2, axis=0) * xi
+        assert len(means) == (num_mixing or 6)
+        u = np.repeat(means[:6], 2, axis=0) + np.repeat(sigmas[:6], 2, axis=0) * xi
         score = np.stack([mixture_score(one, means, sigmas) for one in u]) @ np.linalg.inv(matrix)
         x = u @ matrix.T + loc
         of_target = np.asarray(jax.vmap(target.score)(jnp.asarray(x, draws.xi.dtype)), float)
@@ -113,17 +119,19 @@ def test_the_score_of_a_mixture_of_narrow_parts_is_that_of_the_own_part():
     family = SemiImplicit.mlp(KEY, 3, 2, (8,), log_var=2 * np.log(1e-4))
     noise = family.noise(KEY, 50, 2)
     x, own = family.transport(noise)
-    same, found = family.transport(noise, in_mixture=True)
+    same, found = family.transport(noise, jnp.zeros((0, 2)))
     np.testing.assert_array_equal(same, x)
     np.testing.assert_allclose(found, own, atol=0.02 * np.abs(own).max())
 
 
-@pytest.mark.parametrize("estimator", ["mixture", "shared-mixture"])
-def test_the_mixture_is_ksd2_of_the_mixture_over_z(estimator, x64):
+@pytest.mark.parametrize(
+    ("estimator", "num_mixing"), [("mixture", None), ("mixture", 20), ("shared-mixture", None)]
+)
+def test_the_mixture_is_ksd2_of_the_mixture_over_z(estimator, num_mixing, x64):
     """With μ(z) = a z, the loss and its gradient are on average KSD²(q), and a part of 1/m if z is shared."""
     a, log_var, h, m = jnp.array(0.8), jnp.log(jnp.array([0.3, 0.5])), 3.0, 8
     target = ksivi.Target(standard_normal, dim=2)
-    objective = ksivi.KSIVI(Gaussian(Fixed(h)), estimator, num_samples=m)
+    objective = ksivi.KSIVI(Gaussian(Fixed(h)), estimator, m, num_mixing=num_mixing)
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     z = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
     weights = np.outer(weights, weights).ravel() / (2 * np.pi)

@@ -33,7 +33,7 @@ class RobustPlan:
     **Attributes:**
 
     - `is_whitened`: whether the coordinates are those of `ksivi.auto.whitened`, or the target's own.
-    - `estimator`, `num_samples`, `across`, `steep`, `growth`: of the objective, see `ksivi.KSIVI` and
+    - `estimator`, `num_samples`, `num_mixing`, `across`, `steep`, `growth`: of the objective, see `ksivi.KSIVI` and
         `ksivi.objectives.Tilt`.
     - `tilted_share`: the share of the steps in which the tilt falls to none. None: it does not.
     - `scales`: the kernel is a mean of IMQ kernels with these bandwidths, times 2d.
@@ -49,7 +49,7 @@ class RobustPlan:
     ```python
     from ksivi.comparison import RobustPlan
 
-    fit = RobustPlan(num_steps=2_000).train(jax.random.key(0), target)
+    fit = RobustPlan(num_steps=100, num_samples=100).train(jax.random.key(0), target)
     ```
     """
 
@@ -57,6 +57,7 @@ class RobustPlan:
     num_samples: int = 512
     is_whitened: bool = True
     estimator: Estimator = "mixture"
+    num_mixing: int | None = None
     across: float | None = 0.9
     steep: float | None = None
     growth: float | None = 1.0
@@ -132,6 +133,7 @@ class RobustPlan:
             Sum(kernels, [1 / len(kernels)] * len(kernels)),
             self.estimator,
             self.num_samples,
+            num_mixing=self.num_mixing,
             annealing=self._annealing(),
             tilt=self._tilt(),
         )

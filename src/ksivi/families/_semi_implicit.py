@@ -169,23 +169,21 @@ class SemiImplicit(AbstractFamily):
         return self.mixing.sample(z_key, n, self.dtype), xi
 
     def transport(
-        self, noise: Noise, in_mixture: bool = False
+        self, noise: Noise, others: Float[Array, "m k"] | None = None
     ) -> tuple[Float[Array, "n d"], Float[Array, "n d"]]:
         """Samples x and conditional scores ∇ₓ log q(x|z). Samples with the same z are adjacent.
 
-        With `in_mixture` the scores are those of the mixture 1/m Σₖ q(x|zₖ) over all z of the noise.
+        With `others`, which may be none at all, the scores are those of the mixture 1/m Σₖ q(x|zₖ)
+        over the z of the noise and the others.
         """
         z, xi = (shard(part, "samples") for part in noise)
-        noise_per_z = len(xi) // len(z)
-
-        def for_each_noise(a: Float[Array, "m d"]) -> Float[Array, "n d"]:
-            return jnp.broadcast_to(a[:, None], (len(z), noise_per_z, self.dim)).reshape(
-                -1, self.dim
-            )
-
-        mean, log_var = jax.vmap(self.conditional.parameters)(z)
-        x, score = place(for_each_noise(mean), for_each_noise(log_var), xi)
-        score = mixture_scores(x, xi, mean, log_var) if in_mixture else score
+        every = z if others is None else jnp.concatenate([z, others])
+        mean, log_var = jax.vmap(self.conditional.parameters)(every)
+        times = len(xi) // len(z)
+        own = [jnp.repeat(part[: len(z)], times, axis=0) for part in (mean, log_var)]
+        x, score = place(*own, xi)
+        if others is not None:
+            score = mixture_scores(x, own[1], xi, mean, log_var, times)
         return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
 
     def trace_precision(self, z: Float[Array, "m k"]) -> Float[Array, " m"]:

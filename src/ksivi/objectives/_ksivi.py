@@ -29,12 +29,14 @@ from ._tilt import Tilt
 class KSIVIDraws(NamedTuple):
     """The randomness of one step, for r batches: mixing variables, noise and data rows.
 
-    There are s = r batches of z, or one for all batches.
+    There are s = r batches of z, or one for all batches. `others` are more z, for the scores of the
+    mixture.
     """
 
     z: Float[Array, "s m k"]
     xi: Float[Array, "r n d"]
     rows: Int[Array, "r b"] | None
+    others: Float[Array, "r o k"] | None = None
 
 
 class KSIVI(AbstractObjective):
@@ -58,9 +60,9 @@ class KSIVI(AbstractObjective):
     with w = (1/V + 1/ℓ²)/(1/σ² + 1/ℓ²), where V is the variance of x over all z: "vanilla" where σ
     is large, "stein" where it is small, and less noise than both in between. w has no gradient.
 
-    "mixture" has h = s_p − s_q̂, where q̂ = 1/m Σₖ q(·|zₖ) is the mixture over the m values of z of the
-    batch. h falls to 0 as q̂ nears p, and the noise of the loss with it. It needs k alone, and N·m
-    densities of the conditional.
+    "mixture" has h = s_p − s_q̂, where q̂ = 1/m Σₖ q(·|zₖ) is a mixture over m values of z, among them
+    those of the batch. h falls to 0 as q̂ nears p, and the noise of the loss with it. It needs k alone,
+    and N·m densities of the conditional.
 
     "shared-mixture" estimates KSD²(q̂‖p), which is more than KSD²(q‖p), on average by
 
@@ -83,6 +85,7 @@ class KSIVI(AbstractObjective):
         "shared-mixture".
     - `num_samples`: N, the number of samples of x in a batch.
     - `noise_per_z`: the number of draws of ξ that share a z. It must divide `num_samples`.
+    - `num_mixing`: m of "mixture", at least the number of z in a batch. Default: that number.
     - `annealing`: step ↦ inverse temperature of the target, such as `Annealing`.
     - `log_density_weight`: adds −weight · mean log p(x) of the annealed target to the loss, the
         regularisation of the authors' released code.
@@ -112,6 +115,7 @@ class KSIVI(AbstractObjective):
     noise_per_z: int = eqx.field(static=True)
     inverse_covariance: bool = eqx.field(static=True)
     shared_rows: bool = eqx.field(static=True)
+    num_mixing: int | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -120,6 +124,7 @@ class KSIVI(AbstractObjective):
         num_samples: int = 100,
         *,
         noise_per_z: int = 1,
+        num_mixing: int | None = None,
         annealing: Schedule | None = None,
         log_density_weight: float | Array | None = None,
         log_density_horizon: int | Array | None = None,
@@ -137,6 +142,12 @@ class KSIVI(AbstractObjective):
                 f"noise_per_z must divide num_samples = {num_samples} into several z, got "
                 f"{noise_per_z}"
             )
+        if num_mixing is not None:
+            least = self.num_samples // self.noise_per_z
+            num_mixing = as_count(num_mixing, "num_mixing", minimum=least)
+            if estimator != "mixture":
+                raise ValueError(f'num_mixing needs estimator="mixture", got "{estimator}"')
+        self.num_mixing = num_mixing
         if log_density_horizon is not None and log_density_weight is None:
             raise ValueError("log_density_horizon needs a log_density_weight, got none")
         if inverse_covariance and estimator not in ("vanilla", "u-statistic"):
@@ -189,7 +200,10 @@ class KSIVI(AbstractObjective):
         z, xi = family.noise(noise_key, batches_of_z * per_batch, times)
         rows = self._draw_rows(rows_key, target, batches)
         z = z.reshape(batches_of_z, per_batch, z.shape[1])
-        return KSIVIDraws(z, xi.reshape(batches, -1, family.dim), rows)
+        xi = xi.reshape(batches, -1, family.dim)
+        return KSIVIDraws(
+            z, xi, rows, self._draw_others(jax.random.fold_in(key, 2), family, per_batch)
+        )
 
     def loss(self, family, state, draws, target, step):
         target, heat = anneal(target, self.annealing, step)
@@ -225,6 +239,19 @@ class KSIVI(AbstractObjective):
         rows = target.draw_rows(keys)
         return None if rows is None else jnp.broadcast_to(rows, (batches, rows.shape[1]))
 
+    def _draw_others(
+        self, key: PRNGKeyArray, family: SemiImplicit, per_batch: int
+    ) -> Float[Array, "r o k"] | None:
+        if self.estimator not in ("mixture", "shared-mixture"):
+            return None
+        more = 0 if self.num_mixing is None else self.num_mixing - per_batch
+        z = (
+            family.mixing.sample(key, 2 * more, family.dtype)
+            if more
+            else jnp.zeros(0, family.dtype)
+        )
+        return z.reshape(2, more, family.mixing_dim)
+
     def _transport(
         self, family: SemiImplicit, draws: KSIVIDraws
     ) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
@@ -234,9 +261,10 @@ class KSIVI(AbstractObjective):
         without copies of its factors. A mesh divides the samples of each batch, and a GPU has fast
         batched products.
         """
-        if self.estimator in ("mixture", "shared-mixture"):
+        if draws.others is not None:
             z = jnp.broadcast_to(draws.z, (len(draws.xi), *draws.z.shape[1:]))
-            return jax.vmap(lambda *noise: family.transport(noise, in_mixture=True))(z, draws.xi)
+            in_mixture = lambda z, xi, others: family.transport((z, xi), others)  # noqa: E731
+            return jax.vmap(in_mixture)(z, draws.xi, draws.others)
         if has_axis("samples") or platform() != "cpu":
             return jax.vmap(family.transport)((draws.z, draws.xi))
         x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
