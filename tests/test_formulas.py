@@ -372,11 +372,6 @@ MADE = {
     "KSIVI, u-statistic": (lambda: ksivi.KSIVI(estimator="u-statistic", num_samples=6), 6, 2),
     "KSIVI, combined": (lambda: ksivi.KSIVI(estimator="combined", num_samples=6), 12, 2),
     "KSIVI, mixture": (lambda: ksivi.KSIVI(estimator="mixture", num_samples=6), 12, 2),
-    "KSIVI, shared mixture": (
-        lambda: ksivi.KSIVI(estimator="shared-mixture", num_samples=6),
-        12,
-        2,
-    ),
     "KSIVI, shared rows": (lambda: ksivi.KSIVI(num_samples=6, shared_rows=True), 12, 1),
     "SIVI": (lambda: ksivi.SIVI(6, 5), 6, 1),
     "SIVISM": (lambda: ksivi.SIVISM(6, (4,), critic_steps=3), 24, 4),

@@ -32,7 +32,7 @@ ESTIMATORS = ("vanilla", "u-statistic")
 WITH_DERIVATIVES = ("stein", "combined")
 
 
-EVERY_ESTIMATOR = (*ESTIMATORS, *WITH_DERIVATIVES, "mixture", "shared-mixture")
+EVERY_ESTIMATOR = (*ESTIMATORS, *WITH_DERIVATIVES, "mixture")
 
 
 def skewed(x):

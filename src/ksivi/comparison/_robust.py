@@ -58,9 +58,9 @@ class RobustPlan:
     is_whitened: bool = True
     estimator: Estimator = "mixture"
     num_mixing: int | None = None
-    across: float | None = 0.9
-    steep: float | None = None
-    growth: float | None = 1.0
+    across: float = 0.9
+    steep: float = 0.0
+    growth: float = 1.0
     tilted_share: float | None = None
     scales: tuple[float, ...] = (0.1, 1.0, 10.0)
     coldest: float | None = None
@@ -92,6 +92,7 @@ class RobustPlan:
         Each key has a search for coordinates of its own, except for targets that have coordinates
         already.
         """
+        self.objective(1)  # settings that do not agree are refused before the search
         keys = jnp.atleast_1d(key)
         targets = target if isinstance(target, list) else [target] * len(keys)
         targets = [self._whitened(*pair) for pair in zip(keys, targets, strict=True)]
@@ -155,7 +156,7 @@ class RobustPlan:
 
     def _tilt(self) -> Tilt | None:
         powers = {"across": self.across, "steep": self.steep, "growth": self.growth}
-        is_none = all(power is None for power in powers.values())
+        if not any(powers.values()):
+            return None
         share = self.tilted_share
-        horizon = None if share is None else share * self.num_steps
-        return None if is_none else Tilt(horizon=horizon, **powers)
+        return Tilt(**powers, horizon=None if share is None else share * self.num_steps)

@@ -32,24 +32,13 @@ def log_normals(
 
 
 def mixture_scores(
-    x: Float[Array, "n d"],
-    own_log_var: Float[Array, "n d"],
-    xi: Float[Array, "n d"],
-    mean: Float[Array, "m d"],
-    log_var: Float[Array, "m d"],
-    times: int,
+    x: Float[Array, "n d"], mean: Float[Array, "m d"], log_var: Float[Array, "m d"]
 ) -> Float[Array, "n d"]:
-    r"""∇ₓ log 1/m Σₖ N(x; μₖ, σₖ²) at draws x = μₖ + σₖ ⊙ ξ, `times` adjacent ones of each of the first parts.
+    r"""∇ₓ log 1/m Σₖ N(x; μₖ, σₖ²) at every x, in single precision like `log_normals`.
 
-        Σₖ wₖ(x) (μₖ − x)/σₖ²  with  wₖ(x) ∝ N(x; μₖ, σₖ²)
-
-    The density of a draw under its own part is exact: it comes from ξ.
+    Σₖ wₖ(x) (μₖ − x)/σₖ²  with  wₖ(x) ∝ N(x; μₖ, σₖ²)
     """
-    is_own = (jnp.arange(len(x)) // times)[:, None] == jnp.arange(len(mean))[None]
-    exact = jax.vmap(log_normal)(xi, own_log_var)
-    weights = jax.nn.softmax(
-        jnp.where(is_own, exact[:, None], log_normals(x, mean, log_var)), axis=1
-    )
+    weights = jax.nn.softmax(log_normals(x, mean, log_var), axis=1)
     centre = lax.stop_gradient(jnp.mean(mean, axis=0, keepdims=True))
     precision = jnp.exp(-log_var)
     with full_precision():

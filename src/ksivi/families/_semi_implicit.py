@@ -180,12 +180,10 @@ class SemiImplicit(AbstractFamily):
         every = z if others is None else jnp.concatenate([z, others])
         mean, log_var = jax.vmap(self.conditional.parameters)(every)
         times = len(xi) // len(z)
-        own_mean, own_log_var = (
-            jnp.repeat(part[: len(z)], times, axis=0) for part in (mean, log_var)
-        )
-        x, score = place(own_mean, own_log_var, xi)
+        own = [jnp.repeat(part[: len(z)], times, axis=0) for part in (mean, log_var)]
+        x, score = place(own[0], own[1], xi)
         if others is not None:
-            score = mixture_scores(x, own_log_var, xi, mean, log_var, times)
+            score = mixture_scores(x, mean, log_var)
         return (x, score) if self.layer is None else (self.layer(x), self.layer.push_score(score))
 
     def trace_precision(self, z: Float[Array, "m k"]) -> Float[Array, " m"]:

@@ -18,7 +18,7 @@ from ..kernels import (
 )
 from ._tilt import Tilt
 
-Estimator = Literal["vanilla", "u-statistic", "stein", "combined", "mixture", "shared-mixture"]
+Estimator = Literal["vanilla", "u-statistic", "stein", "combined", "mixture"]
 WITH_DERIVATIVES = ("stein", "combined")
 """Estimators that differentiate the kernel."""
 
@@ -26,16 +26,15 @@ Tree = TypeVar("Tree", bound=PyTree)
 
 
 class Batches(NamedTuple):
-    """r batches of n samples x, with the scores of p and of q(x|z), tr D(z)⁻¹, and Var x.
+    """r batches of n samples x, with the scores of p and of the sampler, tr D(z)⁻¹, and Var x.
 
-    Both mixture estimators have the scores of the mixture over the z of a batch in place of those of
-    q(x|z). The batches of "shared-mixture" have the same z.
+    The scores of the sampler are those of q(x|z), or of the mixture over the z of a batch.
     """
 
     x: Float[Array, "r n d"]
     score: Float[Array, "r n d"]
-    conditional_score: Float[Array, "r n d"]
-    precision: Float[Array, "s n"]
+    sampler_score: Float[Array, "r n d"]
+    precision: Float[Array, "r n"]
     variances: Float[Array, " d"]
 
 
@@ -52,19 +51,19 @@ def require_derivatives(kernel: AbstractKernel, estimator: Estimator) -> None:
         ) from error
 
 
-def conditional_ksd2(
+def score_ksd2(
     kernel: AbstractKernel,
     batches: Batches,
     group: int,
     tilt: Tilt | None,
     inverse_covariance: bool,
 ) -> Scalar:
-    """The mean of k(x, x′) ⟨f, f′⟩ with f = m(x) (s_p(x) − s_{q(·|z)}(x)).
+    """The mean of k(x, x′) ⟨f, f′⟩ with f = m(x) (s_p(x) − s(x)), s the sampler's score.
 
     m is the tilt, or the identity. Two batches are paired across, one batch with itself, without
     pairs that share z.
     """
-    f = batches.score - batches.conditional_score
+    f = batches.score - batches.sampler_score
     if tilt is not None:
         f = tilt(batches.x, batches.score, f)
     x1, x2 = _first_and_last(batches.x)
@@ -80,7 +79,7 @@ def stein_ksd2(kernel: AbstractKernel, batches: Batches, estimator: Estimator) -
     both = SteinOperator(batches.x, batches.score)
     if estimator == "combined":
         w = _share(kernel, batches)
-        score = batches.score - w[..., None] * batches.conditional_score
+        score = batches.score - w[..., None] * batches.sampler_score
         both = SteinOperator(batches.x, score, 1 - w)
     return stein_pair_mean(kernel, *_first_and_last(both))
 

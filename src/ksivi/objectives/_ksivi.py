@@ -17,7 +17,7 @@ from ._ksd import (
     WITH_DERIVATIVES,
     Batches,
     Estimator,
-    conditional_ksd2,
+    score_ksd2,
     require_derivatives,
     stein_ksd2,
 )
@@ -29,11 +29,11 @@ from ._tilt import Tilt
 class KSIVIDraws(NamedTuple):
     """The randomness of one step, for r batches: mixing variables, noise and data rows.
 
-    There are s = r batches of z, or one for all batches. `others` are more z, for the scores of the
-    mixture.
+    `others` are more z for the scores of the mixture, possibly none. They are None if the scores are
+    those of q(x|z).
     """
 
-    z: Float[Array, "s m k"]
+    z: Float[Array, "r m k"]
     xi: Float[Array, "r n d"]
     rows: Int[Array, "r b"] | None
     others: Float[Array, "r o k"] | None = None
@@ -49,9 +49,8 @@ class KSIVI(AbstractObjective):
     | "stein"       | 1/N² Σᵢⱼ ⟨s_p + ∇, s_p′ + ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N               |
     | "combined"    | 1/N² Σᵢⱼ ⟨g + u ∇, g′ + u′ ∇′⟩ k(x₁ᵢ, x₂ⱼ), two batches | 2N             |
     | "mixture"     | 1/N² Σᵢⱼ k(x₁ᵢ, x₂ⱼ) ⟨h₁ᵢ, h₂ⱼ⟩, two batches         | 2N               |
-    | "shared-mixture" | the same, two batches with the same z              | 2N               |
 
-    All but the last are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
+    They are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
 
     The first two need k alone. The variance of their gradients grows as 1/σ⁴ when σ is small beside
     the kernel's length ℓ (ℓ² = h/2 for the Gaussian kernel, h for IMQ). "stein" does not use the
@@ -61,15 +60,10 @@ class KSIVI(AbstractObjective):
     is large, "stein" where it is small, and less noise than both in between. w has no gradient.
 
     "mixture" has h = s_p − s_q̂, where q̂ = 1/m Σₖ q(·|zₖ) is a mixture over m values of z, among them
-    those of the batch. h falls to 0 as q̂ nears p, and the noise of the loss with it. It needs k alone,
-    and N·m densities of the conditional.
-
-    "shared-mixture" estimates KSD²(q̂‖p), which is more than KSD²(q‖p), on average by
-
-        (E_z KSD²(q(·|z)‖p) − KSD²(q‖p)) / m.
-
-    So σ(z) neither collapses nor runs away. But q is too narrow if m is small, and leaves out curved
-    tails.
+    those of the batch. Near q = p, h is only the difference between q̂ and q, so the noise is small
+    where the parts q(·|zₖ) overlap. Where they do not, as in many dimensions, this is "vanilla" at a
+    higher price. It needs k alone, and N·m densities of the conditional, which are kept for the
+    gradient.
 
     The u-statistic leaves out pairs that share z. With data minibatches, each batch of samples has
     its own minibatch, because a shared minibatch adds its variance to KSD². The u-statistic then
@@ -81,8 +75,7 @@ class KSIVI(AbstractObjective):
     **Arguments:**
 
     - `kernel`: the kernel k. Default: Gaussian with the median bandwidth.
-    - `estimator`: "vanilla", "u-statistic", "stein", "combined", "mixture" or
-        "shared-mixture".
+    - `estimator`: "vanilla", "u-statistic", "stein", "combined" or "mixture".
     - `num_samples`: N, the number of samples of x in a batch.
     - `noise_per_z`: the number of draws of ξ that share a z. It must divide `num_samples`.
     - `num_mixing`: m of "mixture", at least the number of z in a batch. Default: that number.
@@ -134,43 +127,21 @@ class KSIVI(AbstractObjective):
     ):
         self.kernel = as_kernel(kernel, Gaussian())
         self.estimator = as_choice(estimator, "estimator", get_args(Estimator))
-        require_derivatives(self.kernel, self.estimator)
         self.num_samples = as_count(num_samples, "num_samples", minimum=2)
         self.noise_per_z = as_count(noise_per_z, "noise_per_z")
-        if num_samples % noise_per_z or (estimator == "u-statistic" and noise_per_z == num_samples):
-            raise ValueError(
-                f"noise_per_z must divide num_samples = {num_samples} into several z, got "
-                f"{noise_per_z}"
-            )
-        if num_mixing is not None:
-            least = self.num_samples // self.noise_per_z
-            num_mixing = as_count(num_mixing, "num_mixing", minimum=least)
-            if estimator != "mixture":
-                raise ValueError(f'num_mixing needs estimator="mixture", got "{estimator}"')
         self.num_mixing = num_mixing
-        if log_density_horizon is not None and log_density_weight is None:
-            raise ValueError("log_density_horizon needs a log_density_weight, got none")
-        if inverse_covariance and estimator not in ("vanilla", "u-statistic"):
-            raise ValueError(
-                f'inverse_covariance needs estimator="vanilla" or "u-statistic", got "{estimator}"'
-            )
-        if not isinstance(tilt, Tilt | None):
-            raise ValueError(f"tilt must be a ksivi.objectives.Tilt, got {describe(tilt)}")
-        if tilt is not None and estimator in WITH_DERIVATIVES:
-            raise ValueError(
-                f'tilt needs an estimator without derivatives, such as "mixture", got "{estimator}"'
-            )
-        weight, horizon = log_density_weight, log_density_horizon
-        self.tilt = tilt
         self.annealing = as_schedule(annealing, "annealing", "Annealing()")
+        weight, horizon = log_density_weight, log_density_horizon
         self.log_density_weight = (
             None if weight is None else as_positive(weight, "log_density_weight")
         )
         self.log_density_horizon = (
             None if horizon is None else as_positive(horizon, "log_density_horizon")
         )
+        self.tilt = tilt
         self.inverse_covariance = inverse_covariance
         self.shared_rows = shared_rows
+        self._require_options_that_agree()
 
     def init(self, key: PRNGKeyArray, target: Target, family: SemiImplicit) -> None:
         if self.log_density_weight is not None and not target.has_log_density:
@@ -195,27 +166,51 @@ class KSIVI(AbstractObjective):
         per_batch = self.num_samples // self.noise_per_z
         if batches > self._batches_drawn:
             per_batch //= batches
-        batches_of_z = 1 if self.estimator == "shared-mixture" else batches
-        times = self.noise_per_z * batches // batches_of_z
-        z, xi = family.noise(noise_key, batches_of_z * per_batch, times)
-        rows = self._draw_rows(rows_key, target, batches)
-        z = z.reshape(batches_of_z, per_batch, z.shape[1])
-        xi = xi.reshape(batches, -1, family.dim)
+        z, xi = family.noise(noise_key, batches * per_batch, self.noise_per_z)
         return KSIVIDraws(
-            z, xi, rows, self._draw_others(jax.random.fold_in(key, 2), family, per_batch)
+            z.reshape(batches, per_batch, z.shape[1]),
+            xi.reshape(batches, -1, family.dim),
+            self._draw_rows(rows_key, target, batches),
+            # Not a third part of the key: the other estimators keep their draws.
+            self._draw_others(jax.random.fold_in(key, 2), family, per_batch),
         )
 
     def loss(self, family, state, draws, target, step):
         target, heat = anneal(target, self.annealing, step)
-        x, conditional_score = self._transport(family, draws)
+        x, sampler_score = self._transport(family, draws)
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         precision, variances = self._widths(family, draws)
-        loss = self._ksd2(Batches(x, score, conditional_score, precision, variances), step)
+        loss = self._ksd2(Batches(x, score, sampler_score, precision, variances), step)
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
         records = auxiliary(x[0], score[0], x[-1], heat)
         return loss, records | {"trace_precision": jnp.mean(precision)}
+
+    def _require_options_that_agree(self) -> None:
+        """Raises `ValueError` for options that exclude each other."""
+        require_derivatives(self.kernel, self.estimator)
+        n, times, estimator = self.num_samples, self.noise_per_z, self.estimator
+        if n % times or (estimator == "u-statistic" and times == n):
+            raise ValueError(
+                f"noise_per_z must divide num_samples = {n} into several z, got {times}"
+            )
+        if self.num_mixing is not None:
+            as_count(self.num_mixing, "num_mixing", minimum=n // times)
+            if estimator != "mixture":
+                raise ValueError(f'num_mixing needs estimator="mixture", got "{estimator}"')
+        if self.log_density_horizon is not None and self.log_density_weight is None:
+            raise ValueError("log_density_horizon needs a log_density_weight, got none")
+        if self.inverse_covariance and estimator not in ("vanilla", "u-statistic"):
+            raise ValueError(
+                f'inverse_covariance needs estimator="vanilla" or "u-statistic", got "{estimator}"'
+            )
+        if not isinstance(self.tilt, Tilt | None):
+            raise ValueError(f"tilt must be a ksivi.objectives.Tilt, got {describe(self.tilt)}")
+        if self.tilt is not None and estimator in WITH_DERIVATIVES:
+            raise ValueError(
+                f'tilt needs an estimator without derivatives, such as "mixture", got "{estimator}"'
+            )
 
     @property
     def score_evals(self) -> int:
@@ -242,29 +237,25 @@ class KSIVI(AbstractObjective):
     def _draw_others(
         self, key: PRNGKeyArray, family: SemiImplicit, per_batch: int
     ) -> Float[Array, "r o k"] | None:
-        if self.estimator not in ("mixture", "shared-mixture"):
+        if self.estimator != "mixture":
             return None
         more = 0 if self.num_mixing is None else self.num_mixing - per_batch
-        z = (
-            family.mixing.sample(key, 2 * more, family.dtype)
-            if more
-            else jnp.zeros(0, family.dtype)
-        )
-        return z.reshape(2, more, family.mixing_dim)
+        if not more:
+            return jnp.zeros((2, 0, family.mixing_dim), family.dtype)
+        return family.mixing.sample(key, 2 * more, family.dtype).reshape(2, more, -1)
 
     def _transport(
         self, family: SemiImplicit, draws: KSIVIDraws
     ) -> tuple[Float[Array, "r n d"], Float[Array, "r n d"]]:
-        """Samples of all batches and their conditional scores, or the scores of the mixture.
+        """Samples of all batches and their scores, conditional ones or those of the mixture.
 
         A CPU computes all batches as one: the gradient of a weight is then a plain matrix product,
         without copies of its factors. A mesh divides the samples of each batch, and a GPU has fast
         batched products.
         """
         if draws.others is not None:
-            z = jnp.broadcast_to(draws.z, (len(draws.xi), *draws.z.shape[1:]))
             in_mixture = lambda z, xi, others: family.transport((z, xi), others)  # noqa: E731
-            return jax.vmap(in_mixture)(z, draws.xi, draws.others)
+            return jax.vmap(in_mixture)(draws.z, draws.xi, draws.others)
         if has_axis("samples") or platform() != "cpu":
             return jax.vmap(family.transport)((draws.z, draws.xi))
         x, score = family.transport((lax.collapse(draws.z, 0, 2), lax.collapse(draws.xi, 0, 2)))
@@ -272,7 +263,7 @@ class KSIVI(AbstractObjective):
 
     def _widths(
         self, family: SemiImplicit, draws: KSIVIDraws
-    ) -> tuple[Float[Array, "s n"], Float[Array, " d"]]:
+    ) -> tuple[Float[Array, "r n"], Float[Array, " d"]]:
         """tr D(z)⁻¹ of every sample, and the variances of x over all z of the step, without gradient."""
         z = lax.collapse(draws.z, 0, 2)
         precision = family.trace_precision(z).reshape(draws.z.shape[:2])
@@ -292,7 +283,7 @@ class KSIVI(AbstractObjective):
             return stein_ksd2(self.kernel, batches, self.estimator)
         group = 0 if len(batches.x) == 2 else self.noise_per_z
         tilt = None if self.tilt is None else self.tilt.at(step)
-        return conditional_ksd2(self.kernel, batches, group, tilt, self.inverse_covariance)
+        return score_ksd2(self.kernel, batches, group, tilt, self.inverse_covariance)
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None

@@ -1,11 +1,14 @@
 """Tilted kernels: where, and in which directions, KSIVI compares the scores of q and p."""
 
+import math
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from .._core.checks import as_fraction, as_positive
+from .._core.checks import as_floats, as_positive, describe, holds_for_all
 
 
 class Tilt(eqx.Module):
@@ -15,20 +18,21 @@ class Tilt(eqx.Module):
 
     with s = s_p(x), its direction ŝ = s/‖s‖, and r = 1 + ‖s‖²/d.
 
-    The discrepancy is still 0 for q = p only, but it weighs the differences of the scores otherwise.
-    Where p is narrow and curved, draws beside it have large scores across it. In the plain
-    discrepancy these outweigh what happens along it, so the sampler stays in the middle. The tilt is
-    made for coordinates in which p has about mean 0 and covariance I.
+    The discrepancy is still 0 for q = p, but it weighs the differences of the scores otherwise. Where
+    p is narrow and curved, draws beside it have large scores across it. In the plain discrepancy these
+    outweigh what happens along it, so the sampler stays in the middle. The tilt is made for
+    coordinates in which p has about mean 0 and covariance I.
+
+    A tilt must not reward draws that run away. For light tails and the IMQ kernel choose
+    a + c < g + ½: the discrepancy then grows with the distance.
 
     **Arguments:**
 
-    - `across`: a, between 0 and 1. The difference counts less in the direction of s_p, which is the
-        direction across a narrow part.
-    - `steep`: c, between 0 and 1. Points where p is steep count less in all directions.
-    - `growth`: g. Points far out count more. The tails of the family must be light enough.
+    - `across`: a, at least 0 and below 1. The difference counts less in the direction of s_p, which
+        is the direction across a narrow part.
+    - `steep`: c, at least 0 and below 1. Points where p is steep count less in all directions.
+    - `growth`: g, at least 0. Points far out count more. The tails of the family must be light enough.
     - `horizon`: the number of steps in which a, c and g fall to 0, linearly. Default: they do not.
-
-    A factor whose power is None, the default, is 1.
 
     ```python
     tilt = ksivi.objectives.Tilt(across=0.9, growth=1.0)
@@ -36,22 +40,22 @@ class Tilt(eqx.Module):
     ```
     """
 
-    across: Array | None
-    steep: Array | None
-    growth: Array | None
+    across: Array
+    steep: Array
+    growth: Array
     horizon: Array | None
 
     def __init__(
         self,
         *,
-        across: float | Array | None = None,
-        steep: float | Array | None = None,
-        growth: float | Array | None = None,
+        across: float | Array = 0.0,
+        steep: float | Array = 0.0,
+        growth: float | Array = 0.0,
         horizon: float | Array | None = None,
     ):
-        self.across = None if across is None else as_fraction(across, "across")
-        self.steep = None if steep is None else as_fraction(steep, "steep")
-        self.growth = None if growth is None else as_positive(growth, "growth")
+        self.across = _as_power(across, "across", below=1)
+        self.steep = _as_power(steep, "steep", below=1)
+        self.growth = _as_power(growth, "growth", below=math.inf)
         self.horizon = None if horizon is None else as_positive(horizon, "horizon")
 
     def at(self, step: Int[Array, ""]) -> "Tilt":
@@ -66,18 +70,22 @@ class Tilt(eqx.Module):
         self, x: Float[Array, "*n d"], score: Float[Array, "*n d"], f: Float[Array, "*n d"]
     ) -> Float[Array, "*n d"]:
         """m(x) f, for every row."""
-        steepness = jnp.mean(score**2, axis=-1, keepdims=True)  # r − 1
-        if self.across is not None:
-            f = f + score * _across(self.across, steepness, jnp.mean(score * f, -1, keepdims=True))
-        if self.steep is not None:
-            f = f * (1 + steepness) ** (-self.steep / 2)
-        if self.growth is not None:
-            f = f * (1 + jnp.mean(x**2, axis=-1, keepdims=True)) ** (self.growth / 2)
-        return f
+        across, steep, growth = (
+            power.astype(f.dtype) for power in (self.across, self.steep, self.growth)
+        )
+        squared = jnp.mean(score**2, axis=-1, keepdims=True)
+        nearly_none = jnp.finfo(f.dtype).eps ** 2
+        along = score * (jnp.mean(score * f, -1, keepdims=True) / (squared + nearly_none))
+        # Not f + (r^(−a/2) − 1) along: where r is large, that loses all digits along s.
+        turned = (f - along) + (1 + squared) ** (-across / 2) * along
+        far = 1 + jnp.mean(x**2, axis=-1, keepdims=True)
+        return turned * (1 + squared) ** (-steep / 2) * far ** (growth / 2)
 
 
-def _across(power: Array, steepness: Array, along_score: Array) -> Array:
-    """(r^(−a/2) − 1) ⟨s, f⟩/‖s‖², also where s is 0."""
-    nearly_none = jnp.finfo(steepness.dtype).eps ** 2
-    change = jnp.expm1(-power / 2 * jnp.log1p(steepness))
-    return change * along_score / (steepness + nearly_none)
+def _as_power(value: Any, name: str, below: float) -> Float[Array, ""]:
+    """One number of at least 0. Traced values are not checked."""
+    found = as_floats(value, name, "one number")
+    if found.shape != () or not holds_for_all(found, lambda v: (v >= 0) & (v < below)):
+        limit = "finite" if below == math.inf else f"below {below}"
+        raise ValueError(f"{name} must be one number, at least 0 and {limit}, got {describe(value)}")
+    return found
