@@ -17,8 +17,8 @@ from ._ksd import (
     WITH_DERIVATIVES,
     Batches,
     Estimator,
-    score_ksd2,
     require_derivatives,
+    score_ksd2,
     stein_ksd2,
 )
 from ._objective import AbstractObjective, auxiliary

@@ -87,5 +87,7 @@ def _as_power(value: Any, name: str, below: float) -> Float[Array, ""]:
     found = as_floats(value, name, "one number")
     if found.shape != () or not holds_for_all(found, lambda v: (v >= 0) & (v < below)):
         limit = "finite" if below == math.inf else f"below {below}"
-        raise ValueError(f"{name} must be one number, at least 0 and {limit}, got {describe(value)}")
+        raise ValueError(
+            f"{name} must be one number, at least 0 and {limit}, got {describe(value)}"
+        )
     return found
