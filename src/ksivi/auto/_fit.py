@@ -106,7 +106,7 @@ def fit(
     - `at_least`: the first answer to try: `"gaussian"`, `"mixture"` or `"sampler"`. Default:
         `"gaussian"`, or `"sampler"` if one of `recipe`, `num_steps`, `callbacks` and `checkpoint`,
         which are about training, is given.
-    - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
+    - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: states of HMC chains that start
         from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
         `fit.refined.trusted` is about them. A checked fit to this target as `init` is not fitted
         again, but for the exceptions in the guide to `fit`.
@@ -123,7 +123,7 @@ def fit(
         those of `ksivi.Rows` too, and `samples` the points of an evaluation.
     - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The same call
         again repeats the search and resumes the training. The result is the same, except that
-        `budget_s` depends on the clock.
+        `budget_s` depends on the clock. Not for a target with a score alone.
     - `cache`: whether compiled programs are kept on disk for the next process, and loaded from
         there. It changes no result.
 
