@@ -87,7 +87,7 @@ def fit(
        best draws so far, trained on Jeffreys' divergence in two independent runs until the bound
        has settled, and checked.
 
-    The first answer that nothing speaks against is returned. Above 150 dimensions, chains of HMC
+    The first answer without a doubt is returned. Above 150 dimensions, chains of HMC
     start from a Gaussian of low rank, and a warped Gaussian is fitted to where they settle.
 
     A target with minibatches and many rows is replaced by some of its rows, with a correction that
