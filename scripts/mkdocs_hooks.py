@@ -14,6 +14,9 @@ TABLE, ROW, CELL = (
     re.compile(r"<tr>.*?</tr>", re.DOTALL),
     re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL),
 )
+ONE_LINE = re.compile(
+    r'<div class="language-text (?=highlight"><pre><span></span><code>[^\n]*\n?</code></pre>)'
+)
 SENTENCE = 60
 """Characters from which on a cell needs a wide column."""
 NUMBER = 10
@@ -51,8 +54,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Marks tables of numbers, and columns that hold sentences: docs/extra.css sets their widths."""
-    return TABLE.sub(_marked, html)
+    """Marks tables of numbers, columns that hold sentences, and one line of output, for docs/extra.css."""
+    return ONE_LINE.sub('<div class="language-text one-line ', TABLE.sub(_marked, html))
 
 
 def _marked(table: re.Match[str]) -> str:
