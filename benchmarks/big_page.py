@@ -33,7 +33,7 @@ _TEXT = """## Large posteriors
 one GPU. Seconds count from the start of the process to 1,000 draws, import and compilation included. GiB are peak
 resident memory; with rows on disk, without the pages of the mapped file. "Accurate" counts the seeds whose draws fulfil
 the conditions in `benchmarks/criterion.py` against the truth, and "trusted" the seeds that `fit` trusts. The truths
-come from quadrature or from importance weights; a run without its truth at hand is "not compared". A network has no
+come from quadrature or from importance weights; a run whose truth was not available is "not compared". A network has no
 truth; the column has the negative log-likelihood of its predictions.
 
 These times are of several runs on x86 servers; that of the network on yacht is of an ARM machine. In some runs up to
@@ -42,7 +42,7 @@ eight fits ran beside one another, each on two cores of its own, and took up to 
 """
 _MOST_FLOORS = 2
 """The largest distance of accurate draws, as a multiple of the distance of exact draws."""
-_OTHERS = """### Beside other methods
+_OTHERS = """### Compared with other methods
 
 The seconds after which 1,000 draws were accurate. Otherwise the distance to the truth that was left at the end or at
 the time limit, as a multiple of the distance of exact draws. Where that is small (at most 2), the condition that

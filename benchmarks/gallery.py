@@ -2,7 +2,7 @@
 
 Runs the program of every page of `docs/gallery/`, or of the named ones, each in a fresh process in an empty folder, and
 compares what it prints with what the page shows. `--write` puts figures, thumbnails, printed texts and measurements in
-place; the record is `benchmarks/records/gallery.json`. `--short` leaves the section "Beside NUTS" out.
+place; the record is `benchmarks/records/gallery.json`. `--short` leaves the section "Comparison with NUTS" out.
 
 How a page is written is described in `benchmarks/gallery_pages.py` and `benchmarks/gallery_child.py`.
 """
@@ -31,7 +31,7 @@ def run(page: Page, folder: Path, short: bool, cold: bool = False) -> dict[str, 
 
     - `page`: the page.
     - `folder`: an empty folder. The figures are there afterwards.
-    - `short`: leaves the section "Beside NUTS" out.
+    - `short`: leaves the section "Comparison with NUTS" out.
     - `cold`: uses no program that was compiled before, for measurements.
 
     **Returns:** what each block printed, the measurements, and the error, or "".
@@ -114,7 +114,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", help="pages, by name; all if there are none")
-    parser.add_argument("--short", action="store_true", help='without the section "Beside NUTS"')
+    parser.add_argument(
+        "--short", action="store_true", help='without the section "Comparison with NUTS"'
+    )
     parser.add_argument("--write", action="store_true", help="put the results in place")
     options = parser.parse_args()
     known = {page.name: page for page in pages()}

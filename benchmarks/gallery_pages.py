@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "gallery"
-BESIDE, APPLIES = "Beside NUTS", "When this applies to you"
+BESIDE, APPLIES = "Comparison with NUTS", "When this applies to you"
 MEASURED = re.compile(r"(<!-- measured -->\n)(.*?)\n?(<!-- /measured -->)", re.DOTALL)
-"""The place in the section "Beside NUTS" that the runner writes."""
+"""The place in the section "Comparison with NUTS" that the runner writes."""
 
 _FENCED = re.compile(r"^```(python|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _NUMBER = re.compile(r"(?<![A-Za-z_\d])[-−]?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -57,12 +57,12 @@ class Page:
 
     @property
     def thumbnail(self) -> str:
-        """The figure that stands for the page: the last one before the section "Beside NUTS"."""
+        """The figure that stands for the page: the last one before the section "Comparison with NUTS"."""
         before, _, _ = self.text.partition(f"\n## {BESIDE}\n")
         return [name for name in self.figures if f"({name})" in before][-1]
 
     def blocks(self, short: bool = False) -> list[Block]:
-        """The program, without the section "Beside NUTS" in the short form."""
+        """The program, without the section "Comparison with NUTS" in the short form."""
         return [one for one in self._blocks() if not (short and one.section == BESIDE)]
 
     def _blocks(self) -> Iterator[Block]:
@@ -86,7 +86,7 @@ class Page:
 
 
 def with_measured(text: str, found: str) -> str:
-    """A page's text with a new measurement in the marked place, or at the end of "Beside NUTS"."""
+    """A page's text with a new measurement in the marked place, or at the end of "Comparison with NUTS"."""
     if MEASURED.search(text):
         return MEASURED.sub(lambda old: f"{old[1]}{found}\n{old[3]}", text)
     before, heading, after = text.partition(f"## {APPLIES}\n")

@@ -352,7 +352,8 @@ ours run in turns. On a CPU each core takes one seed of a batch; on a GPU a batc
 relative to a step of KSIVI.
 
 {methods()}
-{race()}{large_posteriors(RECORDS / "big.jsonl", table)}{large()}{all_growth()}## More rows than memory
+{race()}{large_posteriors(RECORDS / "big.jsonl", table)}
+{large()}{all_growth()}## More rows than memory
 
 {rows_on_disk()}"""
 

@@ -9,12 +9,18 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("paper", "methods")
-TABLE, CELL = (
+TABLE, ROW, CELL = (
     re.compile(r"<table>.*?</table>", re.DOTALL),
+    re.compile(r"<tr>.*?</tr>", re.DOTALL),
     re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL),
+)
+ONE_LINE = re.compile(
+    r'<div class="language-text (?=highlight"><pre><span></span><code>[^\n]*\n?</code></pre>)'
 )
 SENTENCE = 60
 """Characters from which on a cell needs a wide column."""
+NUMBER = 10
+"""The most characters of a cell in a table of numbers."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -48,14 +54,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Marks the tables that hold sentences: docs/extra.css gives their columns room."""
-    return TABLE.sub(_marked, html)
+    """Marks tables of numbers, columns that hold sentences, and one line of output, for docs/extra.css."""
+    return ONE_LINE.sub('<div class="language-text one-line ', TABLE.sub(_marked, html))
 
 
 def _marked(table: re.Match[str]) -> str:
-    words = [re.sub(r"<[^>]*>", "", cell) for cell in CELL.findall(table[0])]
-    has_sentences = any(len(cell) >= SENTENCE for cell in words)
-    return table[0].replace("<table>", "<table data-sentences>", 1) if has_sentences else table[0]
+    lengths = [
+        (column, len(re.sub(r"<[^>]*>", "", cell)))
+        for row in ROW.findall(table[0])
+        for column, cell in enumerate(CELL.findall(row), start=1)
+    ]
+    wide = sorted({column for column, length in lengths if length >= SENTENCE})
+    mark = f' data-sentences="{" ".join(map(str, wide))}"' if wide else ""
+    if all(length <= NUMBER for column, length in lengths if column > 1):
+        mark += " data-numbers"
+    return table[0].replace("<table>", f"<table{mark}>", 1)
 
 
 def _page(name: str) -> Path:

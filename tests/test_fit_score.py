@@ -81,7 +81,7 @@ def test_a_field_that_is_no_gradient_is_doubted():
     fit = fit_of(lambda x: -x + jnp.array([-x[1], x[0]]), 2)
     assert not fit.trusted
     assert fit.diagnostics.lines_error > 0.1
-    assert "the score is no gradient, or it varies too quickly" in str(fit.status)
+    assert "the score is not a gradient, or it varies too quickly" in str(fit.status)
 
 
 def test_the_cost_is_that_of_all_fits(monkeypatch):

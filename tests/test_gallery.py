@@ -128,7 +128,7 @@ two is 2
 
 ![Data](tiny-data.png)
 
-## Beside NUTS
+## Comparison with NUTS
 
 ```python
 print("three is", two + 1)

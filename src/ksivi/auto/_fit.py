@@ -87,7 +87,7 @@ def fit(
        best draws so far, trained on Jeffreys' divergence in two independent runs until the bound
        has settled, and checked.
 
-    The first answer that nothing speaks against is returned. Above 150 dimensions, chains of HMC
+    The first answer without a doubt is returned. Above 150 dimensions, chains of HMC
     start from a Gaussian of low rank, and a warped Gaussian is fitted to where they settle.
 
     A target with minibatches and many rows is replaced by some of its rows, with a correction that
@@ -106,7 +106,7 @@ def fit(
     - `at_least`: the first answer to try: `"gaussian"`, `"mixture"` or `"sampler"`. Default:
         `"gaussian"`, or `"sampler"` if one of `recipe`, `num_steps`, `callbacks` and `checkpoint`,
         which are about training, is given.
-    - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: the ends of HMC chains that start
+    - `refine`: adds corrected draws in `fit.refined`. `"hmc"`: states of HMC chains that start
         from draws of the answer. `"importance"`: its draws, resampled by their importance weights.
         `fit.refined.trusted` is about them. A checked fit to this target as `init` is not fitted
         again, but for the exceptions in the guide to `fit`.
@@ -123,7 +123,7 @@ def fit(
         those of `ksivi.Rows` too, and `samples` the points of an evaluation.
     - `checkpoint`, `every`: a folder for snapshots of the training, as for `train`. The same call
         again repeats the search and resumes the training. The result is the same, except that
-        `budget_s` depends on the clock.
+        `budget_s` depends on the clock. Not for a target with a score alone.
     - `cache`: whether compiled programs are kept on disk for the next process, and loaded from
         there. It changes no result.
 

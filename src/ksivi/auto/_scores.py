@@ -33,7 +33,7 @@ def fit_to_score(
     The point is the origin, or the mean of an earlier posterior. Integrals from another point, with
     more nodes, must differ by the same number at every draw. The standard deviation over draws is
     the error of the log density: it is large if the score varies quickly along the lines, or if it
-    is no gradient. While more nodes make it smaller, there is another fit, along lines from the
+    is not a gradient. While more nodes make it smaller, there is another fit, along lines from the
     mean of the draws.
     """
     start = np.zeros(target.dim) if init is None else _draws(rng, init).mean(axis=0)
@@ -117,6 +117,6 @@ def _judged(fit: Fit[FitDiagnostics], error: float, spent: Cost) -> Fit[FitDiagn
     found, limit = apart(error, _WORST_ERROR, "g")
     differ = (
         f"integrals of the score along different lines differ by {found} nats, at most "
-        f"{limit} nats to be trusted: the score is no gradient, or it varies too quickly"
+        f"{limit} nats to be trusted: the score is not a gradient, or it varies too quickly"
     )
     return with_doubt(fit, Code.LINES_ERROR.doubt(differ))

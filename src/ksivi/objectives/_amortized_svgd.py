@@ -13,7 +13,7 @@ class AmortizedSVGD(AbstractSmoothed):
 
     The loss is E⟨f(x), x⟩ with f held constant and estimated with a second batch. Integration by
     parts shows that f is the smoothed force of `KPG`. The estimate does not use ∇ log q(x|z): its
-    noise does not grow as σ falls, and where σ is wide beside the kernel it is the noisier one.
+    noise does not grow as σ falls, and where σ is wider than the kernel it is the noisier one.
 
     **Arguments:**
 

@@ -52,10 +52,10 @@ class KSIVI(AbstractObjective):
 
     They are unbiased for `Fixed` bandwidths; the `Median` bandwidth depends on the samples.
 
-    The first two need k alone. The variance of their gradients grows as 1/σ⁴ when σ is small beside
-    the kernel's length ℓ (ℓ² = h/2 for the Gaussian kernel, h for IMQ). "stein" does not use the
+    The first two need k alone. The variance of their gradients grows as 1/σ⁴ when σ is small
+    compared with the kernel's length ℓ (ℓ² = h/2 for the Gaussian kernel, h for IMQ). "stein" does not use the
     conditional score, so its variance does not depend on σ. It needs a kernel with two derivatives,
-    and is noisier where σ is large beside ℓ. "combined" has g = s_p + w(z) ξ/σ(z) and u = 1 − w(z)
+    and is noisier where σ is larger than ℓ. "combined" has g = s_p + w(z) ξ/σ(z) and u = 1 − w(z)
     with w = (1/V + 1/ℓ²)/(1/σ² + 1/ℓ²), where V is the variance of x over all z: "vanilla" where σ
     is large, "stein" where it is small, and less noise than both in between. w has no gradient.
 

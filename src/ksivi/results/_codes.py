@@ -211,7 +211,7 @@ class Code(enum.Enum):
     LINES_NOT_COMPARED = (
         "lines-not-compared",
         "Integrals of the score were not compared",
-        "Run the same call again, and let it finish. If the score is not finite at some draws, mend it.",
+        "Run the same call again, and let it finish. If the score is not finite at some draws, correct it.",
     )
     R_HAT = (
         "r-hat",

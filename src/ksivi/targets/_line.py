@@ -12,7 +12,7 @@ class LineDensity(AbstractDensity):
     r"""log p(x) − log p(a) = ∫₀¹ ⟨s(a + t (x − a)), x − a⟩ dt, by Gauss and Legendre's rule.
 
     It is exact, up to rounding, for scores that are polynomials of a degree below twice the number
-    of nodes. If the score is no gradient, the value depends on a.
+    of nodes. If the score is not a gradient, the value depends on a.
 
     **Arguments:**
 

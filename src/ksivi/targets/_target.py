@@ -81,7 +81,10 @@ class Target(AbstractView):
         names: Sequence[str] | None = None,
         test_point: Float[Array, " d"] | None = None,
     ) -> Self:
-        """A target with a score but no log density. Methods that need values raise `ValueError`.
+        """A target with a score but no log density.
+
+        `ksivi.fit` integrates the score along lines. Other methods that need values raise
+        `ValueError`.
 
         ```python
         target = ksivi.Target.from_score(lambda x: -x, dim=2)
