@@ -214,6 +214,14 @@ def test_a_record_of_other_settings_is_named(tmp_path):
     assert RecordIndex([record("waveform/ksivi", trained([0.1]))]).outdated == []
 
 
+def test_a_record_from_before_a_plan_had_a_field_has_its_default():
+    old = record("waveform/ksivi", trained([0.1]))
+    assert old["spec"]["plan"].pop("coldest") == 0.1
+    assert RecordIndex([old]).outdated == []
+    old["spec"]["plan"]["coldest"] = 0.2
+    assert [one["cell"] for one in RecordIndex([old]).outdated] == ["ksivi"]
+
+
 def test_the_headline_stands_alone(records):
     text = headline(records)
     assert text.startswith("| KSIVI on | ours | paper |")

@@ -1,6 +1,7 @@
 """Records: one JSON file per cell, written when the cell is finished and never changed; and trained
 runs."""
 
+import dataclasses
 import json
 import os
 import platform
@@ -9,11 +10,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ksivi.comparison import TrainingPlan
 from ksivi.results import archive
 
 from .cells import Cell, TrainedRuns
 
 _PACKAGES = ("ksivi", "jax", "jaxlib", "equinox", "optax", "numpy", "scipy", "blackjax", "POT")
+_DEFAULTS = {
+    field.name: json.loads(json.dumps(field.default))
+    for field in dataclasses.fields(TrainingPlan)
+    if field.default is not dataclasses.MISSING
+}
 
 
 class Folder:
@@ -26,14 +33,14 @@ class Folder:
         """The record of a cell, or None if there is none with the same spec."""
         path = self._path(cell, "records", "json")
         record = _read(path) if path.is_file() else None
-        return record if record is not None and record["spec"] == plain(cell.spec) else None
+        return record if record is not None and agree(record["spec"], cell.spec) else None
 
     def runs(self, cell: Cell) -> TrainedRuns | None:
         """The trained runs of a cell, or None if there are none with the same spec."""
         path = self._path(cell, "trained", "safetensors")
         spec = path.with_suffix(".json")
         try:
-            same = json.loads(spec.read_text()) == plain(cell.training_spec)
+            same = agree(json.loads(spec.read_text()), cell.training_spec)
             return archive.read(path) if same else None
         except (OSError, ValueError):  # missing or damaged: train again
             return None
@@ -102,6 +109,16 @@ def _read(path: Path) -> dict[str, Any]:
     if missing:
         raise ValueError(f"{path} is not a record: it has no {', '.join(sorted(missing))}")
     return record
+
+
+def agree(stored: dict[str, Any], spec: dict[str, Any]) -> bool:
+    """Whether both are the spec of the same cell."""
+    return _with_defaults(stored) == _with_defaults(plain(spec))
+
+
+def _with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec with all fields of its plan: one from before a field was there has its default."""
+    return spec | {"plan": _DEFAULTS | spec["plan"]} if "plan" in spec else spec
 
 
 def plain(value: Any) -> Any:

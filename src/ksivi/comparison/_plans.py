@@ -75,6 +75,7 @@ class TrainingPlan:
     **Attributes:**
 
     - `annealed`: whether to use the paper's annealing, over the first half of the steps.
+    - `coldest`: the inverse temperature at which the annealing starts; the paper's is 0.1.
     - `learning_rate`: Adam's learning rate for μ.
     - `scale_rate`: the learning rate for σ, as a multiple of `learning_rate`.
     - `decay_every`: the learning rate is multiplied by 0.9 after this many steps. None: it follows
@@ -119,6 +120,7 @@ class TrainingPlan:
     critic_rate: float = 2e-3
     critic_warm_up: int = 0
     score_term: bool = False
+    coldest: float = 0.1
 
     def replace(self, **changes: Any) -> "TrainingPlan":
         """The same plan with some values changed."""
@@ -185,7 +187,8 @@ class TrainingPlan:
         )
 
     def objective(self) -> AbstractObjective:
-        annealing = Annealing(start=0.1, horizon=self.num_steps / 2) if self.annealed else None
+        horizon = self.num_steps / 2
+        annealing = Annealing(start=self.coldest, horizon=horizon) if self.annealed else None
         make: dict[str, Callable[..., AbstractObjective]] = {
             **dict.fromkeys(ESTIMATORS, self._ksivi),
             "sivi": lambda **options: SIVI(num_mixing=self.num_mixing, **options),

@@ -10,7 +10,7 @@ import numpy as np
 from ..cells import Cell
 from ..experiments import EXPERIMENTS
 from ..methods import ALL_EXPERIMENTS
-from ..records import plain
+from ..records import agree
 
 CellRecord = dict[str, Any]
 Experiments = Mapping[str, Callable[[str], list[Cell]]]
@@ -104,11 +104,12 @@ class RecordIndex:
         self.cells = {
             (c.experiment, c.name): c for make in experiments.values() for c in make(preset)
         }
-        specs = {key: plain(cell.spec) for key, cell in self.cells.items()}
         found = {(record["experiment"], record["cell"]): record for record in records}
         found = {key: record for key, record in found.items() if self._has(*key)}
         self.records = {
-            key: record for key, record in found.items() if specs.get(key) == record["spec"]
+            key: record
+            for key, record in found.items()
+            if key in self.cells and agree(record["spec"], self.cells[key].spec)
         }
         self.outdated = [record for key, record in found.items() if key not in self.records]
         """Records of cells that no longer exist, or have other settings now.
