@@ -9,6 +9,7 @@ of exact draws to exact draws, and the seconds of all seeds together, compilatio
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -63,7 +64,11 @@ def _beside(args: argparse.Namespace) -> int:
     rest = ["--all", args.all, "--seeds", str(args.seeds), "--out", str(args.out)]
     rest += ["--variants", str(args.variants)] if args.variants else []
     command = [sys.executable, "-m", "benchmarks.robust", "--problems"]
-    processes = [subprocess.Popen([*command, name, *rest]) for name in args.problems]
+    # Several processes share a GPU: none of them may take all of its memory.
+    environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    processes = [
+        subprocess.Popen([*command, name, *rest], env=environment) for name in args.problems
+    ]
     return max(process.wait() for process in processes)
 
 
@@ -79,20 +84,24 @@ def run(name: str, variants: list[dict[str, Any]], seeds: int, out: Path) -> Non
         try:
             fits = plan.train(keys, targets)
         except (ValueError, RuntimeError) as error:
-            print(f"{name} {changes}: {error}", flush=True)
+            _write(out, {"problem": name, "changes": changes, "error": str(error)})
             continue
         floors = [_floors(fit.posterior, truth) for fit in fits]
         record = {
             "problem": name,
             "changes": changes,
-            "floors": [round(value, 3) for value in floors],
-            "status": sorted({fit.status.kind for fit in fits}),
+            "floors": [round(value, 3) if math.isfinite(value) else None for value in floors],
+            "status": [fit.status.kind for fit in fits],
             "precision": [float(f"{fit.history['trace_precision'][-1]:.3g}") for fit in fits],
             "seconds": round(time.perf_counter() - began, 1),
         }
-        print(json.dumps(record), flush=True)
-        with out.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        _write(out, record)
+
+
+def _write(out: Path, record: dict[str, Any]) -> None:
+    print(json.dumps(record), flush=True)
+    with out.open("a") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def _as_tuples(changes: dict[str, Any]) -> dict[str, Any]:

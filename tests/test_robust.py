@@ -61,3 +61,35 @@ def test_the_tilt_falls_to_none():
     assert (halfway.across, halfway.growth, halfway.steep) == (pytest.approx(0.4), 0.5, 0)
     f = jnp.ones((1, 3))
     np.testing.assert_allclose(end(f, 2 * f, f), f, rtol=1e-6)
+
+
+def test_the_objective_is_that_of_the_plan():
+    plan = RobustPlan(scales=(0.1, 10.0), coldest=0.2, num_steps=100, tilted_share=0.5)
+    objective = plan.objective(5)
+    bandwidths = [float(kernel.bandwidth.h) for kernel in objective.kernel.kernels]
+    assert bandwidths == pytest.approx([1.0, 100.0])
+    assert objective.annealing(0) == pytest.approx(0.2)
+    assert objective.annealing(50) == pytest.approx(1.0)
+    assert objective.tilt.horizon == 50
+    assert RobustPlan(across=0, growth=0).objective(5).tilt is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "key", "message"),
+    [
+        (RobustPlan(estimator="x"), KEY, "estimator must be one of"),
+        (RobustPlan(coldest=1.0), KEY, "coldest must be between 0 and 1, got 1.0"),
+        (RobustPlan(scales=()), KEY, "scales must have at least one number"),
+        (RobustPlan(), jax.random.split(KEY, 3), "one for each key, got 2 targets and 3 keys"),
+    ],
+)
+def test_bad_settings_are_refused_before_the_search(plan, key, message, monkeypatch):
+    monkeypatch.setattr(RobustPlan, "_whitened", lambda *args: pytest.fail("searched"))
+    with pytest.raises(ValueError, match=message):
+        plan.train(key, [TARGETS["score"]] * 2)
+
+
+def test_options_of_train_replace_those_of_the_plan():
+    plan = RobustPlan(num_samples=8, hidden=(4,), is_whitened=False)
+    fit = plan.train(KEY, ksivi.Target(log_density, 3).whitened(MEAN, ROOT), num_steps=5, ema=None)
+    assert fit.cost.steps == 5

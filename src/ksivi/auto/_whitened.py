@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .._core.checks import as_single_key
+from .._core.checks import as_single_key, describe
 from .._core.numerics import generator
 from ..targets import Evaluator, Target
 from ._answers import view_of
@@ -26,6 +26,8 @@ def whitened(key: PRNGKeyArray, target: Target) -> Target:
     ```
     """
     rng = generator(as_single_key(key))
+    if not isinstance(target, Target):
+        raise ValueError(f"target must be a ksivi.Target, got {describe(target)}")
     known = target if target.has_log_density else along_lines(target, np.zeros(target.dim))
     evaluate = Evaluator(known)
     if evaluate.dim > LARGE_DIM:

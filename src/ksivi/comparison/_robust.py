@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import PRNGKeyArray, Scalar
 
+from .._core.checks import as_keys
 from ..auto import whitened
 from ..families import SemiImplicit
 from ..kernels import IMQ, Fixed, Sum
@@ -86,26 +87,30 @@ class RobustPlan:
         """Trains on the target of a problem."""
         return self.train(key, problem.target, callbacks=callbacks)
 
-    def train(self, key: PRNGKeyArray, target: Target | list[Target], **options):
+    def train(self, key: PRNGKeyArray, target: Target | list[Target], **options: Any):
         """Calls `ksivi.train` for one key, or for a batch of keys with one target or one for each.
 
         Each key has a search for coordinates of its own, except for targets that have coordinates
         already.
         """
         self.objective(1)  # settings that do not agree are refused before the search
-        keys = jnp.atleast_1d(key)
+        keys = jnp.atleast_1d(as_keys(key))
         targets = target if isinstance(target, list) else [target] * len(keys)
+        if len(targets) != len(keys):
+            raise ValueError(
+                f"target must be one target or a list with one for each key, got {len(targets)} "
+                f"targets and {len(keys)} keys"
+            )
         targets = [self._whitened(*pair) for pair in zip(keys, targets, strict=True)]
-        dim, options = targets[0].dim, {"learning_rate": self.learning_rate} | options
+        dim = targets[0].dim
+        ours = {"learning_rate": self.learning_rate, "num_steps": self.num_steps, "ema": self.ema}
+        options = ours | {"progress": False} | options
         return train(
             key,
             targets if key.shape else targets[0],
             lambda k: self.family(k, dim),
             self.objective(dim),
             optimizer=self.optimizer,
-            num_steps=self.num_steps,
-            ema=self.ema,
-            progress=False,
             **options,
         )
 
@@ -129,6 +134,8 @@ class RobustPlan:
         return eqx.tree_at(lambda f: f.conditional.mean, family, mean)
 
     def objective(self, dim: int) -> KSIVI:
+        if not self.scales:
+            raise ValueError("scales must have at least one number, got none")
         kernels = [IMQ(Fixed(2 * dim * scale)) for scale in self.scales]
         return KSIVI(
             Sum(kernels, [1 / len(kernels)] * len(kernels)),
@@ -151,6 +158,8 @@ class RobustPlan:
     def _annealing(self) -> Callable | None:
         if self.coldest is None:
             return None
+        if not 0 < self.coldest < 1:
+            raise ValueError(f"coldest must be between 0 and 1, got {self.coldest}")
         horizon = self.annealed_share * self.num_steps / (1 - self.coldest)
         return Annealing(start=self.coldest, horizon=horizon, base_scale=self.base_sd)
 

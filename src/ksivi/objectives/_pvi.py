@@ -33,11 +33,12 @@ class Particles(NamedTuple):
 
 
 class PVI(AbstractObjective):
-    r"""Minimises KL(q‖p) + λ KL(r‖N(0, I)) for q(x) = 1/M Σₘ q(x|zₘ), over the conditional and z.
+    r"""Minimises KL(q‖p) for q(x) = 1/M Σₘ q(x|zₘ), over the conditional and the particles zₘ.
 
-    r is the distribution of M particles zₘ, which take the place of the family's mixing: q(x) is
-    a finite mixture with a known density, and the posterior draws from it. Each step moves the
-    particles along the gradient, divided by its root mean square v^½, with Langevin noise η:
+    M particles zₘ take the place of the family's mixing: q(x) is a finite mixture with a known
+    density, and the posterior draws from it. Each step moves the particles along the gradient,
+    divided by its root mean square v^½. A small λ keeps them apart, by Langevin noise η, and near
+    N(0, I):
 
         zₘ ← zₘ − h (v^−½ gₘ + λ zₘ) + √(2hλ) η,   gₘ = ∇_z E_ξ[log q(x) − log p(x)] at z = zₘ
 
