@@ -78,6 +78,19 @@ def test_the_site_and_the_row_of_impossible_data_are_named(call, words):
         call()
 
 
+def test_a_support_that_is_not_known_says_what_to_write():
+    def zero_sum():
+        numpyro.sample("effects", dist.ZeroSumNormal(1.0, (3,)))
+
+    def ball():
+        numpyro.sample("x", dist.ImproperUniform(dist.constraints.l1_ball, (), (3,)))
+
+    with pytest.raises(ValueError, match=r"'effects' has the support ZeroSum.*linalg\.helmert"):
+        ksivi.from_numpyro(zero_sum)
+    with pytest.raises(ValueError, match=r"L1Ball\(\), .* real, positive, .*from_pytree"):
+        ksivi.from_numpyro(ball)
+
+
 def test_missing_data_that_the_model_masks_are_no_fault():
     def model(y):
         mean = numpyro.sample("mean", dist.Normal(0, 1))

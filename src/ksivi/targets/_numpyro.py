@@ -39,6 +39,7 @@ from ._plates import (
 )
 from ._pytree import PytreeDensity
 from ._target import Target
+from ._unsupported import unsupported
 from .supports import Support, within
 
 _BOUNDLESS = (
@@ -275,9 +276,7 @@ def _support(name: str, site: dict[str, Any]) -> Support:
             return Support(kind)
     lower, upper = (getattr(found, end, None) for end in ("lower_bound", "upper_bound"))
     if lower is None and upper is None:
-        raise ValueError(
-            f"sample site {name!r} has the support {found}, which ksivi does not support"
-        )
+        raise unsupported(f"sample site {name!r} has the support {found}", str(found))
     try:
         return within(lower, upper)
     except ValueError as error:
