@@ -200,6 +200,38 @@ def test_refined_draws_are_used_for_elpd(fits):
     assert abs(one.elpd - exact_elpd(design).sum()) < 0.05
 
 
+VERDICTS = {
+    "both are trusted": (True, True, []),
+    "the corrected draws failed": (True, False, []),
+    "the correction helped": (False, True, ["the log evidence is from draws with the status not"]),
+    "both failed": (
+        False,
+        False,
+        ["the log evidence is from draws", "elpd is from corrected draws with the status not trus"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_a_doubt_is_about_the_numbers_of_the_draws_that_failed(fits, case):
+    """Corrected draws that failed the checks do not replace draws that passed them."""
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    is_trusted, is_corrected_trusted, doubts = VERDICTS[case]
+    posterior = fits["linear"].posterior
+    far = ksivi.Posterior.of(Empirical(3 + posterior.sample(KEY, 500)), posterior.target)
+    fit = fitted(posterior, is_trusted)
+    given = dataclasses.replace(fit, refined=fitted(far, is_corrected_trusted))
+    one = compare_models(KEY, {"a": given, "b": fits["linear"]})["a"]
+    own = compare_models(KEY, {"a": fit, "b": fits["linear"]})["a"]
+    assert (one.elpd == own.elpd) == (case == "the corrected draws failed")
+    assert [found.startswith(words) for found, words in zip(one.doubts, doubts, strict=True)] == (
+        [True] * len(doubts)
+    )
+    assert own.doubts == ([] if is_trusted else ["not trusted: by construction"])
+    alone = compare_models(KEY, {"a": given, "b": fits["linear"]}, loo=False)["a"]
+    assert alone.doubts == own.doubts
+
+
 def test_several_sites_count_together():
     def model(a, b):
         mean = numpyro.sample("mean", dist.Normal(0, 1))

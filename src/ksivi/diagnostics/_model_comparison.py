@@ -27,6 +27,8 @@ class ComparedModel:
     - `elpd_difference`, `elpd_difference_error`: to the model with the largest elpd, and its
         standard error, from the differences at each observation.
     - `num_bad_khat`: the number of observations whose k-hat is above ArviZ's limit.
+    - `elpd_trusted`: whether the draws that gave elpd are trusted.
+    - `elpd_status`: the verdict of the corrected draws, if elpd is from these; otherwise empty.
     """
 
     name: str
@@ -46,6 +48,8 @@ class ComparedModel:
     elpd_difference: float = NAN
     elpd_difference_error: float = NAN
     num_bad_khat: int | None = None
+    elpd_trusted: bool = True
+    elpd_status: str = ""
 
     @property
     def evidence_is_reliable(self) -> bool:
@@ -56,7 +60,7 @@ class ComparedModel:
     @property
     def doubts(self) -> list[str]:
         """What speaks against these numbers, as sentences."""
-        found = [] if self.trusted else [self.status]
+        found = self._verdicts()
         if math.isfinite(self.log_evidence) and not self.evidence_is_reliable:
             found.append(
                 f"the log evidence is not reliable: the k-hat of its weights is "
@@ -68,6 +72,17 @@ class ComparedModel:
             )
         if math.isfinite(self.elpd_difference) and math.isnan(self.elpd_difference_error):
             found.append("its elpd counts other units than that of the best model")
+        return found
+
+    def _verdicts(self) -> list[str]:
+        """The verdicts of draws that failed the checks, and the numbers that are from these draws."""
+        if not self.elpd_status:
+            return [] if self.trusted else [self.status]
+        found = []
+        if not self.trusted and math.isfinite(self.log_evidence):
+            found.append(f"the log evidence is from draws with the status {self.status}")
+        if not self.elpd_trusted:
+            found.append(f"elpd is from corrected draws with the status {self.elpd_status}")
         return found
 
 
