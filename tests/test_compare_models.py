@@ -371,6 +371,26 @@ def by_a_factor(y):
     numpyro.factor("y", dist.Normal(mean, 1).log_prob(y).sum())
 
 
+def flat(y):
+    mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+    numpyro.sample("y", dist.Normal(mean, 1).expand(y.shape), obs=y)
+
+
+def test_a_model_with_an_improper_prior_has_no_evidence():
+    """Its constant is arbitrary, so probabilities would be too."""
+    y = jnp.array([0.3, 1.2, -0.4, 0.8])
+    models = {"flat": flat, "proper": its_entries, "factor": by_a_factor}
+    fits = {name: fit_of(ksivi.from_numpyro(one, y)) for name, one in models.items()}
+    found = compare_models(KEY, fits, loo=False)
+    assert math.isnan(found["flat"].log_evidence)
+    assert {math.isnan(one.probability) for one in found.models} == {True}
+    assert math.isfinite(found["proper"].log_evidence)
+    assert found.models[-1].name == "flat"
+    assert "! flat: it has no evidence, because the prior of 'mean' is improper" in str(found)
+    assert found["flat"].improper == ("mean",)
+    assert not found["proper"].doubts
+
+
 def test_a_likelihood_that_is_a_factor_is_compared_by_its_evidence():
     y = jnp.array([0.3, 1.2, -0.4, 0.8])
     models = {"factor": by_a_factor, "entries": its_entries}

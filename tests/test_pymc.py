@@ -106,6 +106,8 @@ def test_a_prior_that_cannot_be_drawn_from_is_named():
         pymc.Normal("y", pymc.Flat("mean"), pymc.HalfFlat("noise"), observed=Y)
     with pytest.raises(ValueError, match="the prior of 'mean', 'noise' is improper"):
         ksivi.from_pymc(flat).prior_predictive(KEY, 3)
+    assert ksivi.from_pymc(flat).model.improper() == ("mean", "noise")  # so it has no evidence
+    assert ksivi.from_pymc(many_supports()).model.improper() == ()
     with pymc.Model() as weighted:
         a = pymc.Normal("a")
         pymc.Potential("weight", -(a**4))

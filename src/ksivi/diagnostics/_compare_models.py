@@ -32,8 +32,9 @@ def compare_models(
     The evidence says how well a model with its prior predicts all data together; elpd says how well
     a fitted model predicts one further observation. Evidences can be compared only if prior and
     likelihood of every model are normalised. Models of NumPyro and PyMC are, unless they have
-    improper priors, factors or potentials. A `Target` made from your own log density has an unknown
-    constant, unless you wrote all of its constants.
+    improper priors, factors or potentials. A model with an improper prior has no evidence: it is
+    listed without one, and there are no probabilities. A `Target` made from your own log density has
+    an unknown constant, unless you wrote all of its constants.
 
     **Arguments:**
 
@@ -152,8 +153,11 @@ def _shapes(data: Sequence[np.ndarray]) -> str:
 
 def _with_evidence(key: PRNGKeyArray, name: str, fit: Fit) -> ComparedModel:
     """By the weights that `ksivi.fit` checked the draws with, or by new weights."""
-    named = ComparedModel(name, bool(fit.trusted), str(fit.status))
     known, target = fit.diagnostics, fit.posterior.target
+    improper = () if target is None or target.model is None else target.model.improper()
+    named = ComparedModel(name, bool(fit.trusted), str(fit.status), improper=improper)
+    if improper:
+        return named
     if isinstance(known, FitDiagnostics) and math.isfinite(known.log_evidence):
         error = np.hypot(known.log_evidence_error, known.rows_error if known.num_rows else 0)
         khat, limit = known.wide_pareto_khat, known.pareto_khat_limit

@@ -29,6 +29,8 @@ class ComparedModel:
     - `num_bad_khat`: the number of observations whose k-hat is above ArviZ's limit.
     - `elpd_trusted`: whether the draws that gave elpd are trusted.
     - `elpd_status`: the verdict of the corrected draws, if elpd is from these; otherwise empty.
+    - `improper`: the parameters whose prior is improper. The model has no evidence then: its constant
+        is arbitrary.
     """
 
     name: str
@@ -50,6 +52,7 @@ class ComparedModel:
     num_bad_khat: int | None = None
     elpd_trusted: bool = True
     elpd_status: str = ""
+    improper: tuple[str, ...] = ()
 
     @property
     def evidence_is_reliable(self) -> bool:
@@ -61,6 +64,11 @@ class ComparedModel:
     def doubts(self) -> list[str]:
         """What speaks against these numbers, as sentences."""
         found = self._verdicts()
+        if self.improper:
+            found.append(
+                f"it has no evidence, because the prior of {', '.join(map(repr, self.improper))} is "
+                "improper: give it a distribution with a finite integral, or compare by elpd"
+            )
         if math.isfinite(self.log_evidence) and not self.evidence_is_reliable:
             found.append(
                 f"the log evidence is not reliable: the k-hat of its weights is "

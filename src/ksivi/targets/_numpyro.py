@@ -109,9 +109,9 @@ class NumPyroModel(AbstractModel):
     def prior_predictive(self, key, n):
         from numpyro.infer import Predictive
 
+        require_proper(self)
+        warn_of_factors(self, stacklevel=5)  # of `Target.prior_predictive`; Equinox wraps methods
         sites = self._sites()
-        require_proper(name for name, site in sites.items() if is_improper(site))
-        warn_of_factors(name for name, site in sites.items() if is_factor(site))
         data = list(self.observed())
         latent = list(latent_sites(sites))
         latent += [name for name, site in sites.items() if site["type"] == "deterministic"]
@@ -120,6 +120,12 @@ class NumPyroModel(AbstractModel):
         )
         drawn = model(key, *self.args, **self.kwargs)
         return {name: drawn[name] for name in latent}, {name: drawn[name] for name in data}
+
+    def improper(self):
+        return tuple(name for name, site in self._sites().items() if is_improper(site))
+
+    def factors(self):
+        return tuple(name for name, site in self._sites().items() if is_factor(site))
 
     def log_likelihood_of(self, data, parameters):
         from numpyro.infer.util import compute_log_probs, constrain_fn

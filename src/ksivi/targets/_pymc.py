@@ -19,6 +19,7 @@ from ._unsupported import unsupported
 from .supports import Support, greater_than, interval, within
 
 Outputs = Callable[..., tuple[Array, ...]]
+_IMPROPER = ("Flat", "HalfFlat")
 
 
 class PyMCModel(AbstractModel):
@@ -80,7 +81,7 @@ class PyMCModel(AbstractModel):
         import pymc
 
         free, observed = self.model.free_RVs, self.model.observed_RVs
-        require_proper(one.name for one in free if _kind(one) in ("Flat", "HalfFlat"))
+        require_proper(self)
         latent = [one.name for one in (*free, *self.model.deterministics)]
         data = [one.name for one in observed]
         drawn = pymc.sample_prior_predictive(
@@ -88,6 +89,9 @@ class PyMCModel(AbstractModel):
         )
         arrays = {name: jnp.asarray(drawn[name]) for name in (*latent, *data)}
         return {name: arrays[name] for name in latent}, {name: arrays[name] for name in data}
+
+    def improper(self):
+        return tuple(one.name for one in self.model.free_RVs if _kind(one) in _IMPROPER)
 
     def coordinates(self):
         lengths = self.model.dim_lengths
