@@ -200,6 +200,22 @@ def test_refined_draws_are_used_for_elpd(fits):
     assert abs(one.elpd - exact_elpd(design).sum()) < 0.05
 
 
+def test_draws_of_chains_count_as_their_effective_number(fits, monkeypatch):
+    """PSIS takes more of the largest weights as the tail if fewer draws are independent."""
+    seen = []
+    module = sys.modules["ksivi.diagnostics._elpd"]
+    monkeypatch.setattr(module, "leave_one_out", lambda values, reff: seen.append(reff) or LOO)
+    posterior = fits["linear"].posterior
+    stored = ksivi.Posterior.of(Empirical(posterior.sample(KEY, 500)), posterior.target)
+    known = ksivi.results.ChainDiagnostics(effective_sample_size=50.0)
+    chains = dataclasses.replace(fitted(stored), diagnostics=known)
+    compare_models(KEY, {"chains": chains, "sampler": fits["linear"], "unknown": fitted(stored)})
+    assert seen == pytest.approx([0.1, 1.0, 1.0])
+
+
+LOO = (np.zeros(25), np.zeros(25), 0.7)
+
+
 VERDICTS = {
     "both are trusted": (True, True, []),
     "the corrected draws failed": (True, False, []),

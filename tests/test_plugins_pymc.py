@@ -174,6 +174,8 @@ def test_corrected_draws_know_their_verdict_in_arviz(fitted):
     attributes = corrected.posterior.to_arviz(jax.random.key(0), 5).posterior.attrs
     assert attributes["status"] == str(corrected.status)
     assert attributes["trusted"] == 1
+    assert attributes["refine"] == "hmc"
+    assert 0 < attributes["effective_sample_size"] <= 5
     doubted = corrected.with_doubts([IMPROPER])
     assert doubted.posterior.attributes["trusted"] == 0
     assert "improper" in doubted.posterior.attributes["status"]

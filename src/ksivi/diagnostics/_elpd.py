@@ -52,7 +52,9 @@ def _loo(key: PRNGKeyArray, fit: Fit, num_draws: int) -> _Loo | None:
     # Sites have the order of their data, whatever the models call them.
     names = sorted(by_site, key=lambda name: tuple(np.ravel(observed[name])[:_FIRST].tolist()))
     parts = [np.asarray(by_site[name], np.float64).reshape(num_draws, -1) for name in names]
-    elpd, khat, limit = leave_one_out(np.concatenate(parts, axis=1))
+    share = posterior.effective_size(num_draws) / num_draws
+    reff = 1.0 if math.isnan(share) else share
+    elpd, khat, limit = leave_one_out(np.concatenate(parts, axis=1), reff)
     return _Loo(elpd, int(np.sum(khat > limit)), used)
 
 

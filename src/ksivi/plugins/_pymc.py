@@ -41,8 +41,8 @@ def pymc(
         `pymc.fit` does not pass its own `random_seed` to a method.
     - `draws`: the number of stored draws.
     - `fit_options`: the options of `ksivi.fit`, such as `budget_s`. With `refine="hmc"`, `sample`
-        gives the corrected draws, of which there are about a thousand. `trusted`, the warning and
-        the attributes of the data are then about these draws.
+        gives the corrected draws, of which there are about a thousand, and which depend on each
+        other. `trusted`, the warning and the attributes of the data are then about these draws.
 
     `ksivi.fit` decides itself how many steps it takes. So `n`, `score` and `backend` of `pymc.fit`
     have no effect, and other options of PyMC's methods raise `ValueError`.
@@ -116,7 +116,7 @@ def _approximation_class() -> Any:
             """As PyMC's, with the pointwise log likelihood if it is wanted."""
             found = super().sample(draws, **kwargs)
             if kwargs.get("return_inferencedata", True):
-                found.posterior.attrs.update(given(self.ksivi).posterior.attributes)
+                found.posterior.attrs.update(given(self.ksivi).posterior.attributes_of(draws))
                 if log_likelihood:
                     pm.compute_log_likelihood(found, model=self.model, progressbar=False)
             return found

@@ -103,16 +103,21 @@ def to_arviz(
 
 
 def leave_one_out(
-    log_likelihood: Float[np.ndarray, "n m"],
+    log_likelihood: Float[np.ndarray, "n m"], reff: float = 1.0
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"], float]:
-    """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat."""
+    """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat.
+
+    **Arguments:**
+
+    - `reff`: the effective number of the draws, as a share of n: 1 if they are independent.
+    """
     draws = {"number": np.arange(len(log_likelihood), dtype=float)}
     data = _assemble({"posterior": draws, "log_likelihood": {"observed": log_likelihood}})
     import arviz
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of large k-hats, which are returned
-        found = arviz.loo(data, pointwise=True, reff=1.0)
+        found = arviz.loo(data, pointwise=True, reff=reff)
     elpd = found.elpd_i if hasattr(found, "elpd_i") else found.loo_i
     return np.asarray(elpd).ravel(), np.asarray(found.pareto_k).ravel(), float(found.good_k)
 

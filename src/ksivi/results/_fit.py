@@ -55,7 +55,8 @@ class Fit(Generic[D]):
 
     def __post_init__(self):
         if isinstance(self.posterior, Posterior):  # for `to_arviz`, which has no fit
-            about = about_run(self.status, self.trusted, self.diagnostics)
+            cost = {"num_steps": self.cost.steps, "sampling_time": self.cost.seconds}
+            about = about_run(self.status, self.trusted, self.diagnostics, **cost)
             known = dataclasses.replace(self.posterior, about=about)
             object.__setattr__(self, "posterior", known)
 
