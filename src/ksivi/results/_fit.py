@@ -159,4 +159,5 @@ def raise_if_diverged(fits: list[Fit], throw: bool) -> None:
     """Raises `RuntimeError` for the first run that diverged, if the user asked for it."""
     for fit in fits:
         if throw and fit.status.kind == "diverged":
-            raise RuntimeError(str(fit.status))
+            steps = " ".join(one.text for one in next_steps(fit.status, fit.diagnostics))
+            raise RuntimeError(f"{fit.status}. {steps}".replace("`", "").strip())
