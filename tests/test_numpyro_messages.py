@@ -160,6 +160,22 @@ def test_a_data_frame_is_given_by_column(table):
     assert target.model.predictive(jax.random.key(0), draws, FRAME)["obs"].shape == (3, 5)
 
 
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+def test_text_of_digits_is_not_a_column_of_numbers(dtype):
+    """A zip code such as 01234 is a name."""
+    frame = FRAME.assign(zip=pandas.Series(list("01234"), dtype=dtype))
+    seen = []
+
+    def model(table):
+        seen.extend(table)
+        line(table["x"], table["y"])
+
+    ksivi.from_numpyro(model, frame)
+    assert set(seen) == {"x", "y"}
+    with pytest.raises(ValueError, match=r"argument 'y' of the model must .*make text into"):
+        ksivi.from_numpyro(line, X, frame["zip"].astype(object))
+
+
 def test_a_data_frame_that_a_model_cannot_use_is_named():
     def matrix(x, y):
         slope = numpyro.sample("slope", dist.Normal(0, 1).expand([2]))
