@@ -12,14 +12,12 @@ from jaxtyping import Float, PRNGKeyArray
 from .._core.checks import as_count, as_flag, as_single_key, describe
 from ..results import Fit, FitDiagnostics
 from ._elpd import with_elpds
-from ._importance import importance
+from ._importance import WIDENING, importance
 from ._model_comparison import ComparedModel, ModelComparison
 from ._pareto import khat_threshold, pareto_khat
 
 _LEVEL = 1.959964
 """Half of a 95% interval, in standard errors."""
-_WIDENING = 1.5
-"""As in the weights of `ksivi.fit`."""
 
 
 def compare_models(
@@ -164,7 +162,7 @@ def _with_evidence(key: PRNGKeyArray, name: str, fit: Fit) -> ComparedModel:
         return _evident(named, known.log_evidence, error, khat, limit)
     if target is None or not target.has_log_density or not fit.posterior.family.has_density:
         return named
-    weighed = importance(key, target, fit.posterior, widening=_WIDENING)
+    weighed = importance(key, target, fit.posterior, widening=WIDENING)
     khat, limit = pareto_khat(weighed.log_weights), khat_threshold(len(weighed.log_weights))
     return _evident(named, weighed.log_evidence, weighed.log_evidence_error, khat, limit)
 

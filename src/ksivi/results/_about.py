@@ -13,8 +13,10 @@ Attributes = dict[str, str | int | float]
 
 _METHODS = {"fit": "ksivi.fit", "train": "ksivi.train", "particles": "ksivi.run"}
 _METHODS["chains"] = "ksivi.run"
-_NUMBERS = ("log_evidence", "log_evidence_error", "effective_sample_size")
-_NUMBERS += ("num_rows", "num_all_rows", "rows_error")  # of fits that used some rows
+_NUMBERS = (
+    *("log_evidence", "log_evidence_error", "effective_sample_size"),
+    *("num_rows", "num_all_rows", "rows_error"),  # of fits that used some rows
+)
 
 
 @jax.tree_util.register_pytree_node_class

@@ -14,6 +14,7 @@ from ..families import SemiImplicit, exact_log_normals
 from ..targets import Affine, Coordinates, Target
 from ._about import Attributes, library_attributes
 from ._host import Family, on_host
+from ._names import element_name
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
 _SIMULATED = ("posterior_predictive", "prior", "prior_predictive")
@@ -128,7 +129,7 @@ def named_columns(draws: dict[str, Any]) -> Group:
     for name, values in draws.items():
         values = np.asarray(values, np.float64)
         for place in np.ndindex(values.shape[1:]):
-            label = f"{name}[{','.join(map(str, place))}]" if place else name
+            label = element_name(name, place)
             if label in columns:
                 raise ValueError(f"two parameters have the name {label}: rename one of them")
             columns[label] = values[(slice(None), *place)]
