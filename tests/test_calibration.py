@@ -385,6 +385,46 @@ def test_a_model_without_data_cannot_be_simulated():
         simulate_numpyro(lambda: numpyro.sample("a", dist.Normal(0, 1)))
 
 
+def test_a_subsampled_plate_is_simulated_on_all_of_its_rows():
+    """The model of the docstring of `from_numpyro`."""
+
+    def model(x, y):
+        slope = numpyro.sample("slope", dist.Normal(0, 1))
+        with numpyro.plate("rows", len(x), subsample_size=10) as rows:
+            numpyro.sample("y", dist.Normal(slope * x[rows], 1.0), obs=y[rows])
+
+    x = jnp.linspace(-1, 1, 100)
+    truth, target = simulate_numpyro(model, x, x)(KEY)
+    y = target.model.observed()["y"]
+    assert y.shape == (100,)
+    noise = np.asarray(y - truth["slope"] * x)
+    assert abs(noise.std() - 1) < 4 / np.sqrt(2 * 100)
+    exact = lambda slope: np.sum(scipy.stats.norm.logpdf(np.asarray(y), slope * np.asarray(x)))  # noqa: E731
+    change = target.log_density(jnp.ones(1)) - target.log_density(jnp.zeros(1))
+    assert float(change) == pytest.approx(exact(1.0) - exact(0.0) - 0.5, rel=1e-4)
+
+
+def test_a_factor_is_left_out_of_the_simulation_with_a_warning():
+    def weighed(y):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        numpyro.factor("weight", -(mean**4))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    with pytest.warns(UserWarning, match="the factor 'weight' is part of the log density") as said:
+        simulate = simulate_numpyro(weighed, jnp.zeros(3))
+    assert said[0].filename == __file__
+    assert set(simulate(KEY)[0]) == {"mean"}
+
+
+def test_an_improper_prior_cannot_be_simulated():
+    def flat(y):
+        mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+        numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    with pytest.raises(ValueError, match=r"the prior of 'mean' is improper .*: give it a dist"):
+        simulate_numpyro(flat, jnp.zeros(3))
+
+
 # Posterior calibration: around one data set.
 
 X = jnp.linspace(-1, 1, 15)

@@ -220,6 +220,7 @@ def test_a_method_that_cannot_run_is_a_result(tmp_path):
     assert str(done[0].status).startswith(
         "not trusted: it could not run: target must be finite where the points start"
     )
+    assert done[0].status.codes == ("could-not-run",)
     assert done[0].draws is None
     assert done[1].status.kind == "converged"
     assert done[1].sliced_wasserstein < 0.02

@@ -200,6 +200,54 @@ def test_refined_draws_are_used_for_elpd(fits):
     assert abs(one.elpd - exact_elpd(design).sum()) < 0.05
 
 
+def test_draws_of_chains_count_as_their_effective_number(fits, monkeypatch):
+    """PSIS takes more of the largest weights as the tail if fewer draws are independent."""
+    seen = []
+    module = sys.modules["ksivi.diagnostics._elpd"]
+    monkeypatch.setattr(module, "leave_one_out", lambda values, reff: seen.append(reff) or LOO)
+    posterior = fits["linear"].posterior
+    stored = ksivi.Posterior.of(Empirical(posterior.sample(KEY, 500)), posterior.target)
+    known = ksivi.results.ChainDiagnostics(effective_sample_size=50.0)
+    chains = dataclasses.replace(fitted(stored), diagnostics=known)
+    compare_models(KEY, {"chains": chains, "sampler": fits["linear"], "unknown": fitted(stored)})
+    assert seen == pytest.approx([0.1, 1.0, 1.0])
+
+
+LOO = (np.zeros(25), np.zeros(25), 0.7)
+
+
+VERDICTS = {
+    "both are trusted": (True, True, []),
+    "the corrected draws failed": (True, False, []),
+    "the correction helped": (False, True, ["the log evidence is from draws with the status not"]),
+    "both failed": (
+        False,
+        False,
+        ["the log evidence is from draws", "elpd is from corrected draws with the status not trus"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VERDICTS)
+def test_a_doubt_is_about_the_numbers_of_the_draws_that_failed(fits, case):
+    """Corrected draws that failed the checks do not replace draws that passed them."""
+    pytest.importorskip("arviz", reason="ArviZ is not installed")
+    is_trusted, is_corrected_trusted, doubts = VERDICTS[case]
+    posterior = fits["linear"].posterior
+    far = ksivi.Posterior.of(Empirical(3 + posterior.sample(KEY, 500)), posterior.target)
+    fit = fitted(posterior, is_trusted)
+    given = dataclasses.replace(fit, refined=fitted(far, is_corrected_trusted))
+    one = compare_models(KEY, {"a": given, "b": fits["linear"]})["a"]
+    own = compare_models(KEY, {"a": fit, "b": fits["linear"]})["a"]
+    assert (one.elpd == own.elpd) == (case == "the corrected draws failed")
+    assert [found.startswith(words) for found, words in zip(one.doubts, doubts, strict=True)] == (
+        [True] * len(doubts)
+    )
+    assert own.doubts == ([] if is_trusted else ["not trusted: by construction"])
+    alone = compare_models(KEY, {"a": given, "b": fits["linear"]}, loo=False)["a"]
+    assert alone.doubts == own.doubts
+
+
 def test_several_sites_count_together():
     def model(a, b):
         mean = numpyro.sample("mean", dist.Normal(0, 1))
@@ -337,6 +385,26 @@ def test_units_without_partners_have_no_error_of_their_difference():
 def by_a_factor(y):
     mean = numpyro.sample("mean", dist.Normal(0, 1))
     numpyro.factor("y", dist.Normal(mean, 1).log_prob(y).sum())
+
+
+def flat(y):
+    mean = numpyro.sample("mean", dist.ImproperUniform(dist.constraints.real, (), ()))
+    numpyro.sample("y", dist.Normal(mean, 1).expand(y.shape), obs=y)
+
+
+def test_a_model_with_an_improper_prior_has_no_evidence():
+    """Its constant is arbitrary, so probabilities would be too."""
+    y = jnp.array([0.3, 1.2, -0.4, 0.8])
+    models = {"flat": flat, "proper": its_entries, "factor": by_a_factor}
+    fits = {name: fit_of(ksivi.from_numpyro(one, y)) for name, one in models.items()}
+    found = compare_models(KEY, fits, loo=False)
+    assert math.isnan(found["flat"].log_evidence)
+    assert {math.isnan(one.probability) for one in found.models} == {True}
+    assert math.isfinite(found["proper"].log_evidence)
+    assert found.models[-1].name == "flat"
+    assert "! flat: it has no evidence, because the prior of 'mean' is improper" in str(found)
+    assert found["flat"].improper == ("mean",)
+    assert not found["proper"].doubts
 
 
 def test_a_likelihood_that_is_a_factor_is_compared_by_its_evidence():

@@ -1,6 +1,7 @@
 """Before and while `fit` trains: paths, Gaussians, the start, the stop rule."""
 
 import math
+import re
 
 import jax
 import numpy as np
@@ -11,7 +12,7 @@ from known import MEAN, gaussian, two_modes
 from ksivi.auto._gaussians import batch_and_match
 from ksivi.auto._runs import Schedule, train_runs
 from ksivi.auto._search import first_starts, search
-from ksivi.auto._start import choose_start
+from ksivi.auto._start import choose_start, why_no_start
 from ksivi.auto._stopping import cooling_rates, has_settled
 from ksivi.targets import Evaluator
 
@@ -32,6 +33,16 @@ def test_a_start_has_the_modes_that_search_found():
     alone = choose_start(rng, evaluate, gaussians, MEAN[None])
     assert alone.draws is None
     assert alone.modes is None
+
+
+def test_a_search_without_a_start_says_what_to_do():
+    rng, evaluate = np.random.default_rng(0), Evaluator(gaussian())
+    found = search(evaluate, first_starts(rng, 4, 3))
+    nowhere = found._replace(log_densities=np.full(4, -np.inf))
+    for one, words in ((found, "no Gaussian .* a proper prior"), (nowhere, "no point")):
+        said = why_no_start(evaluate, one)
+        assert re.match(f"fit found {words}", said)
+        assert "write the model on an unconstrained scale, with supports=" in said
 
 
 def test_the_stop_rule_waits_for_certainty():

@@ -78,6 +78,19 @@ def test_the_site_and_the_row_of_impossible_data_are_named(call, words):
         call()
 
 
+def test_a_support_that_is_not_known_says_what_to_write():
+    def zero_sum():
+        numpyro.sample("effects", dist.ZeroSumNormal(1.0, (3,)))
+
+    def ball():
+        numpyro.sample("x", dist.ImproperUniform(dist.constraints.l1_ball, (), (3,)))
+
+    with pytest.raises(ValueError, match=r"'effects' has the support ZeroSum.*linalg\.helmert"):
+        ksivi.from_numpyro(zero_sum)
+    with pytest.raises(ValueError, match=r"L1Ball\(\), .* real, positive, .*from_pytree"):
+        ksivi.from_numpyro(ball)
+
+
 def test_missing_data_that_the_model_masks_are_no_fault():
     def model(y):
         mean = numpyro.sample("mean", dist.Normal(0, 1))
@@ -145,6 +158,22 @@ def test_a_data_frame_is_given_by_column(table):
     np.testing.assert_array_equal(series.log_density(point), expected.log_density(point))
     draws = {"slope": jnp.zeros(3)}
     assert target.model.predictive(jax.random.key(0), draws, FRAME)["obs"].shape == (3, 5)
+
+
+@pytest.mark.parametrize("dtype", [object, "string", "category"])
+def test_text_of_digits_is_not_a_column_of_numbers(dtype):
+    """A zip code such as 01234 is a name."""
+    frame = FRAME.assign(zip=pandas.Series(list("01234"), dtype=dtype))
+    seen = []
+
+    def model(table):
+        seen.extend(table)
+        line(table["x"], table["y"])
+
+    ksivi.from_numpyro(model, frame)
+    assert set(seen) == {"x", "y"}
+    with pytest.raises(ValueError, match=r"argument 'y' of the model must .*make text into"):
+        ksivi.from_numpyro(line, X, frame["zip"].astype(object))
 
 
 def test_a_data_frame_that_a_model_cannot_use_is_named():

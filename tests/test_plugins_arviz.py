@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.families import GaussianMixture
+from ksivi.families import Empirical, GaussianMixture
 
 pytest.importorskip("arviz", reason="ArviZ is not installed")
 pytest.importorskip("numpyro", reason="NumPyro is not installed")
@@ -90,6 +90,10 @@ def test_the_attributes_say_how_the_draws_were_made(tmp_path):
     assert found["status"] == str(fit.status)
     assert found["trusted"] == int(fit.trusted)
     assert found["log_evidence"] == pytest.approx(fit.diagnostics.log_evidence)
+    assert found["sampling_time"] == fit.cost.seconds
+    assert found["effective_sample_size"] == 20
+    for name in ("num_steps", "num_rows", "refine"):  # nothing was trained, left out or corrected
+        assert name not in found
     assert data["unconstrained_posterior"].attrs["inference_library"] == "ksivi"
     fit.posterior.save(tmp_path / "posterior")
     again = ksivi.load(tmp_path / "posterior").to_arviz(KEY, 20)
@@ -101,9 +105,54 @@ def test_attributes_of_a_run_without_checks():
     family = ksivi.SemiImplicit.location_scale(2)
     fit = ksivi.train(KEY, target, family, ksivi.KSIVI(num_samples=4), num_steps=2)
     found = fit.posterior.to_arviz(KEY, 5)["posterior"].attrs
-    assert (found["method"], found["trusted"]) == ("ksivi.train", 0)
+    assert (found["method"], found["trusted"], found["num_steps"]) == ("ksivi.train", 0, 2)
     assert found["status"].startswith("step limit")
     assert "log_evidence" not in found
+
+
+def test_the_attributes_say_how_many_rows_were_used():
+    known = ksivi.results.FitDiagnostics(num_rows=10, num_all_rows=25, rows_error=0.04)
+    found = chains_of(np.zeros((5, 2)), known).posterior.attributes
+    assert (found["num_rows"], found["num_all_rows"], found["rows_error"]) == (10, 25, 0.04)
+    assert "log_evidence" not in found
+
+
+def chains_of(states, diagnostics):
+    """A fit with these stored draws."""
+    target = ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), dim=states.shape[1])
+    posterior = ksivi.Posterior.of(Empirical(jnp.asarray(states, jnp.float32)), target)
+    status, cost = ksivi.Status("converged", "by construction"), ksivi.Cost(0.0, 0, 0)
+    return ksivi.Fit(posterior, status, True, diagnostics, {}, cost, None)
+
+
+def autoregressive(rng, count, length, memory):
+    x = rng.normal(size=(count, length))
+    for i in range(1, length):
+        x[:, i] = memory * x[:, i - 1] + np.sqrt(1 - memory**2) * x[:, i]
+    return x
+
+
+def test_stored_draws_are_worth_their_effective_number():
+    """States of a slow chain, which ArviZ takes for independent: their order is random."""
+    states = autoregressive(np.random.default_rng(0), 1, 4_000, 0.99).T
+    known = ksivi.results.ChainDiagnostics(effective_sample_size=20.0)
+    posterior = chains_of(states, known).posterior
+    found = posterior.to_arviz(KEY, 4_000)["posterior"].attrs
+    assert found["effective_sample_size"] == pytest.approx(20.0)
+    assert posterior.to_arviz(KEY, 10)["posterior"].attrs["effective_sample_size"] < 10
+    unknown = chains_of(states, ksivi.results.ParticleDiagnostics()).posterior
+    assert "effective_sample_size" not in unknown.to_arviz(KEY, 10)["posterior"].attrs
+
+
+@pytest.mark.parametrize("n", [20, 100, 1_000])
+def test_the_mean_of_a_part_of_a_chain_varies_as_its_effective_number_says(n):
+    rng = np.random.default_rng(1)
+    states = autoregressive(rng, 2_000, 1_000, 0.9)
+    exact = 1_000 * (1 - 0.9) / (1 + 0.9)
+    known = ksivi.results.ChainDiagnostics(effective_sample_size=exact)
+    effective = chains_of(states[:1].T, known).posterior.effective_size(n)
+    means = np.array([rng.permutation(chain)[:n].mean() for chain in states])
+    assert means.var() == pytest.approx(1 / effective, rel=4 * np.sqrt(2 / 2_000))
 
 
 def test_a_compiled_function_of_a_posterior_knows_no_fit():

@@ -1,5 +1,7 @@
 """A ksivi fit as a guide of NumPyro: the order of its parameters, its draws, its density, its errors."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,13 +37,13 @@ X = jax.random.normal(jax.random.key(1), (30, 2))
 Y = 1.0 + X @ jnp.array([2.0, -1.0]) + 0.5 * jax.random.normal(jax.random.key(2), (30,))
 
 
-def fit_of(family):
+def fit_of(family, trusted=True):
     """A fit whose family is known, so that every number of the guide is."""
     posterior = ksivi.Posterior.of(family, ksivi.from_numpyro(model, X, Y))
     cost, history = ksivi.Cost(0.0, 0, 0), {"step": np.zeros(0, int), "loss": np.zeros(0)}
     diagnostics = ksivi.results.TrainDiagnostics()
     status = ksivi.Status("step limit", "made by hand")
-    return ksivi.Fit(posterior, status, False, diagnostics, history, cost, None)
+    return ksivi.Fit(posterior, status, trusted, diagnostics, history, cost, None)
 
 
 # base, slopes and log width, as ksivi orders them: by name.
@@ -126,6 +128,17 @@ def test_stored_draws_are_a_guide_too():
 def funnel():
     v = numpyro.sample("v", dist.Normal(0, 2))
     numpyro.sample("x", dist.Normal(0, jnp.exp(v)).expand([3]))
+
+
+def test_the_guide_of_a_fit_that_is_not_trusted_warns():
+    """Also if its corrected draws are trusted: a guide has the draws of the fit."""
+    fit = fit_of(GAUSSIAN, trusted=False)
+    corrected = dataclasses.replace(fit, refined=fit_of(GAUSSIAN))
+    for one in (fit, corrected):
+        words = r"made by hand. print\(guide.ksivi_fit.explain\(\)\) says what to do"
+        with pytest.warns(UserWarning, match=words) as seen:
+            ksivi.plugins.numpyro_guide(model, one)
+        assert seen[0].filename == __file__
 
 
 def test_a_fit_in_one_line_warns_if_it_is_not_trusted():

@@ -10,6 +10,8 @@ import ksivi
 from ksivi.targets import split
 
 pymc = pytest.importorskip("pymc", reason="PyMC is not installed")
+# PyTensor's, of a machine without BLAS.
+pytestmark = pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 KEY = jax.random.key(0)
 X = np.linspace(-1, 1, 12)
 Y = 0.5 + 2 * X + 0.3 * np.random.default_rng(0).normal(size=12)
@@ -104,6 +106,8 @@ def test_a_prior_that_cannot_be_drawn_from_is_named():
         pymc.Normal("y", pymc.Flat("mean"), pymc.HalfFlat("noise"), observed=Y)
     with pytest.raises(ValueError, match="the prior of 'mean', 'noise' is improper"):
         ksivi.from_pymc(flat).prior_predictive(KEY, 3)
+    assert ksivi.from_pymc(flat).model.improper() == ("mean", "noise")  # so it has no evidence
+    assert ksivi.from_pymc(many_supports()).model.improper() == ()
     with pymc.Model() as weighted:
         a = pymc.Normal("a")
         pymc.Potential("weight", -(a**4))
@@ -117,6 +121,74 @@ def test_posterior_calibration_needs_the_own_target_of_both_data_sets():
     posterior = ksivi.Posterior.of(ksivi.SemiImplicit.location_scale(target.dim), target)
     with pytest.raises(ValueError, match="must be a NumPyro model to be given a second data set"):
         ksivi.calibration.simulate_around(posterior)
+
+
+def on_intervals():
+    """Bounds that are constants, and bounds that PyMC computes."""
+    between = pymc.distributions.transforms.Interval(0, 1)
+    above = pymc.distributions.transforms.Interval(-1.5, None)
+    with pymc.Model() as model:
+        pymc.Normal("x", 0, 1, transform=between, default_transform=None)
+        pymc.Normal("above", 0, 1, transform=above, default_transform=None)
+        pymc.LKJCorr("correlation", n=2, eta=2, return_matrix=False)
+    return model
+
+
+def test_intervals_with_constant_bounds_are_supports():
+    target = ksivi.from_pymc(on_intervals())
+    kinds = {
+        one: support.kind for (one, _), support in zip(target.layout, target.supports, strict=True)
+    }
+    assert kinds == {"x": "interval", "above": "greater_than", "correlation": "interval"}
+    posterior = ksivi.Posterior.of(ksivi.SemiImplicit.location_scale(3), target)
+    draws = posterior.draws(KEY, 200)
+    assert bool(jnp.all((draws["x"] > 0) & (draws["x"] < 1) & (draws["above"] > -1.5)))
+    assert bool(jnp.all(jnp.abs(draws["correlation"]) < 1))
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        (
+            lambda: pymc.LKJCholeskyCov("v", n=2, eta=2, sd_dist=pymc.HalfNormal.dist(1)),
+            "'cholesky-cov-packed', .* Instead, write the covariance as standard deviations times",
+        ),
+        (lambda: pymc.ZeroSumNormal("v", shape=3), r"'zerosum', .* scipy\.linalg\.helmert"),
+        (lambda: pymc.VonMises("v", 0, 1), "'circular', .* arctan2.* pymc.Potential"),
+        (
+            lambda: pymc.Normal("v", shape=2, initval=[1, 2], transform=chained()),
+            "'chain', .* give the variable one of the transforms",
+        ),
+        (
+            lambda: pymc.HalfNormal(
+                "v", default_transform=pymc.distributions.transforms.log_exp_m1
+            ),
+            "'log_exp_m1', .* Instead, write it as a function of parameters that are real",
+        ),
+    ],
+    ids=["covariance", "zero sum", "angle", "chain", "any other"],
+)
+def test_a_transform_that_is_not_supported_says_what_to_write(variable, words):
+    with pymc.Model() as model:
+        variable()
+    with pytest.raises(ValueError, match=f"'v' has the transform {words}") as raised:
+        ksivi.from_pymc(model)
+    assert "ksivi.Target.from_pytree(log_density, example, supports=...)" in str(raised.value)
+
+
+def chained():
+    of = pymc.distributions.transforms
+    return of.Chain([of.log, of.ordered])
+
+
+def test_the_zero_sum_that_a_message_advises_has_pymcs_density():
+    from scipy.linalg import helmert
+
+    z = np.array([0.3, -1.0, 0.7])
+    x = helmert(4).T @ z
+    assert abs(x.sum()) < 1e-9
+    exact = pymc.logp(pymc.ZeroSumNormal.dist(2.0, shape=4), x).eval()
+    assert stats.norm(0, 2.0).logpdf(z).sum() == pytest.approx(float(exact), rel=1e-5)
 
 
 def test_what_cannot_be_is_refused():

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from .._core.numerics import leading_axes
 from ..diagnostics import (
+    WIDENING,
     Difference,
     Importance,
     Movement,
@@ -31,8 +32,8 @@ LARGE_DIM = 150
 """Above it, answers are warped Gaussians, and all costs are of few draws and few directions."""
 _NUM_AXES = 32
 
-NUM_MIXING, WIDENING = 1_000, 1.5
-"""The number of z in each density, and the widening of the mixing."""
+NUM_MIXING = 1_000
+"""The number of z in each density."""
 _NUM_WEIGHED, _FEW_WEIGHED = 8_000, 1_000
 """The number of weighted draws; few in many dimensions, where weights hardly ever decide."""
 _SURE_KHAT, _SURE_SHARE = 0.5, 0.7

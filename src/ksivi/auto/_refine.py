@@ -79,7 +79,8 @@ class Refined:
     refine: Refinement
 
     def __post_init__(self):
-        about = about_run(self.status, self.trusted, self.diagnostics)  # for `to_arviz`
+        known = {"effective_sample_size": self.effective, "refine": self.refine}
+        about = about_run(self.status, self.trusted, self.diagnostics, **known)  # for `to_arviz`
         object.__setattr__(self, "posterior", dataclasses.replace(self.posterior, about=about))
 
     def table(self) -> Table:

@@ -142,8 +142,9 @@ def why_no_start(evaluate: Evaluator, found: Found) -> str:
         str(doubt)
         if doubt
         else (
-            "fit found no Gaussian whose draws all have a finite log density. The log density must be "
-            "finite everywhere around the mass, and the posterior must be proper"
+            "fit found no Gaussian whose draws all have a finite log density. Give every parameter a "
+            "proper prior, and write the model on an unconstrained scale, with supports= or a change "
+            "of variables, so that the log density is finite everywhere around the mass"
         )
     )
 

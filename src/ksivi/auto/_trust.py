@@ -5,7 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from .._core.numerics import new_key
-from ..diagnostics import Difference, Movement, difference, discrepancy, khat_threshold
+from ..diagnostics import (
+    WIDENING,
+    Difference,
+    Movement,
+    difference,
+    discrepancy,
+    khat_threshold,
+)
 from ..results import Code, Discrepancy, Doubt, FitDiagnostics, Posterior
 from ..targets import Evaluator
 from ._doubts import (
@@ -19,7 +26,6 @@ from ._doubts import (
 )
 from ._measured import (
     NUM_MIXING,
-    WIDENING,
     Draws,
     Measured,
     batch_of_chains,

@@ -20,7 +20,7 @@ from .._core.checks import (
 )
 from .._core.interrupts import Interrupts
 from ..auto import fit as run_fit
-from ..results import Fit
+from ..results import Fit, element_name
 from ..targets import Target
 from ..training import Stages, stages
 from ._calibration import Calibration
@@ -207,8 +207,7 @@ def _below(
                 f"simulate must return {name} with the shape {values.shape[1:]} of a draw, got {true.shape}"
             )
         for place in np.ndindex(true.shape):
-            label = f"{name}[{','.join(map(str, place))}]" if place else name
-            yield label, values[(slice(None), *place)] < true[place]
+            yield element_name(name, place), values[(slice(None), *place)] < true[place]
 
 
 def _name(key: PRNGKeyArray) -> str:

@@ -9,7 +9,18 @@ from jaxtyping import Array, PRNGKeyArray
 
 from .._core.checks import attributing_errors_to, describe, require_callable
 from ..results import Posterior
-from ..targets import Target, from_numpyro, given_both, like_data, with_observed, with_values
+from ..targets import (
+    Target,
+    from_numpyro,
+    given_both,
+    like_data,
+    on_all_rows,
+    require_model,
+    require_proper,
+    warn_of_factors,
+    with_observed,
+    with_values,
+)
 
 Simulate = Callable[[PRNGKeyArray], tuple[dict[str, Array], Target]]
 """A function from a key to parameters by name and the target of their simulated data."""
@@ -20,8 +31,10 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
 
     Pass the arguments of one call with data. They fix the number of observations; the observed
     values are replaced. A model must use its data only as observed values: one that also reads them
-    elsewhere, such as the last value of a series, is simulated wrongly. All targets share one
-    function and the same shapes, so that `fit` compiles only once.
+    elsewhere, such as the last value of a series, is simulated wrongly. Every plate uses all of its
+    rows. An improper prior raises `ValueError`. Factors cannot be simulated: a warning names them,
+    because ranks are then not uniform. All targets share one function and the same shapes, so that
+    `fit` compiles only once.
 
     ```python
     import numpyro, numpyro.distributions as dist
@@ -36,13 +49,18 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
     """
     from numpyro import handlers
 
-    described = from_numpyro(model, *args, **kwargs).model
-    observed = [] if described is None else list(described.observed())
+    described = require_model(from_numpyro(model, *args, **kwargs).model, "simulate_numpyro")
+    observed, factors = list(described.observed()), described.factors()
     if not observed:
-        raise ValueError("model must have observed sites to simulate, but it has none")
+        raise ValueError(
+            "model must have observed sites to simulate, but it has none: write the likelihood as a "
+            "distribution with obs="
+        )
+    require_proper(described)
+    warn_of_factors(described, stacklevel=2)
 
     def given(data: dict[str, Array], *args: Any, **kwargs: Any) -> Any:
-        return with_values(model, data)(*args, **kwargs)
+        return with_values(on_all_rows(model), data)(*args, **kwargs)
 
     def simulate(key: PRNGKeyArray) -> tuple[dict[str, Array], Target]:
         prior_key, data_key = jax.random.split(key)
@@ -51,10 +69,12 @@ def simulate_numpyro(model: Callable, *args: Any, **kwargs: Any) -> Simulate:
         def draw(site: dict[str, Any]) -> None:
             site["value"] = like_data(site).sample(keys[site["name"]])
 
-        simulated = with_observed(model, draw)
+        simulated = with_observed(on_all_rows(model), draw)
         sites = handlers.trace(handlers.seed(simulated, prior_key)).get_trace(*args, **kwargs)
         values = {name: site["value"] for name, site in sites.items() if site["type"] == "sample"}
         data = {name: values.pop(name) for name in observed}
+        for name in factors:  # a factor has no value
+            values.pop(name)
         return values, from_numpyro(given, data, *args, **kwargs)
 
     return simulate

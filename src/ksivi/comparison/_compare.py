@@ -15,7 +15,7 @@ from .._core.checks import as_choice, as_single_key
 from ..executors import Executor, Local, Lost
 from ..metrics import sliced_wasserstein
 from ..problems import AbstractProblem
-from ..results import Cost, Posterior, Status
+from ..results import Code, Cost, Posterior, Status
 from ..training import Callback, Chunk, stop_requested
 from ._table import METHODS, PRESETS, plan_for
 
@@ -148,9 +148,9 @@ class _MethodTask:
 
 
 def _could_not_run(name: str, reason: str) -> MethodResult:
-    return MethodResult(
-        name, Status("not trusted", f"it could not run: {reason}"), Cost(0.0, 0, 0), None, math.inf
-    )
+    doubt = Code.COULD_NOT_RUN.doubt(f"it could not run: {reason}")
+    status = Status.of_doubts("not trusted", [doubt])
+    return MethodResult(name, status, Cost(0.0, 0, 0), None, math.inf)
 
 
 def _no_posteriors() -> list[Posterior]:

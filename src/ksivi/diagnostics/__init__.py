@@ -9,6 +9,7 @@ from ._differences import Difference, difference
 from ._differences import sliced_distance as sliced_distance
 from ._discrepancy import discrepancy
 from ._gradients import gradient_variance
+from ._importance import WIDENING as WIDENING
 from ._importance import Importance, importance
 from ._importance import truncated_weights as truncated_weights
 from ._importance import weighted as weighted

@@ -4,24 +4,20 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .._core.checks import as_count, as_flag, as_single_key, describe
-from ..results import Fit, FitDiagnostics, leave_one_out
-from ._importance import importance
+from ..results import Fit, FitDiagnostics
+from ._elpd import with_elpds
+from ._importance import WIDENING, importance
 from ._model_comparison import ComparedModel, ModelComparison
 from ._pareto import khat_threshold, pareto_khat
 
 _LEVEL = 1.959964
 """Half of a 95% interval, in standard errors."""
-_FIRST = 50
-"""Observations that tell the data of two sites apart."""
-_WIDENING = 1.5
-"""As in the weights of `ksivi.fit`."""
 
 
 def compare_models(
@@ -34,8 +30,9 @@ def compare_models(
     The evidence says how well a model with its prior predicts all data together; elpd says how well
     a fitted model predicts one further observation. Evidences can be compared only if prior and
     likelihood of every model are normalised. Models of NumPyro and PyMC are, unless they have
-    improper priors, factors or potentials. A `Target` made from your own log density has an unknown
-    constant, unless you wrote all of its constants.
+    improper priors, factors or potentials. A model with an improper prior has no evidence: it is
+    listed without one, and there are no probabilities. A `Target` made from your own log density has
+    an unknown constant, unless you wrote all of its constants.
 
     **Arguments:**
 
@@ -43,11 +40,13 @@ def compare_models(
         as chains, have no evidence. Fits of different observed data are refused, where they are
         known: in NumPyro and PyMC models, or by the number of rows of `Target.from_data`.
     - `loo`: whether to estimate elpd by PSIS-LOO, with ArviZ, for models of NumPyro and PyMC.
-        Corrected draws in `fit.refined` are used where they exist. A site with several observations
-        counts as that many, and several sites count together.
+        Corrected draws in `fit.refined` are used where they exist, unless they failed the checks and
+        the fit did not. A site with several observations counts as that many, and several sites
+        count together.
     - `num_draws`: the number of draws for elpd.
 
-    **Returns:** a `ModelComparison`, which prints as a table. Fits with a doubt are marked.
+    **Returns:** a `ModelComparison`, which prints as a table. Models with a doubt are marked, and the
+    doubt says which of their numbers it is about.
 
     ```python
     import numpyro, numpyro.distributions as dist
@@ -76,7 +75,7 @@ def compare_models(
     found = [_with_evidence(evidence_key, name, fit) for name, fit in fits.items()]
     found = _with_probabilities(found)
     if wants_loo:
-        found = _with_elpds(found, [_loo(draws_key, fit, num_draws) for fit in fits.values()])
+        found = with_elpds(draws_key, found, list(fits.values()), num_draws)
     return ModelComparison(tuple(sorted(found, key=_order)))
 
 
@@ -152,15 +151,18 @@ def _shapes(data: Sequence[np.ndarray]) -> str:
 
 def _with_evidence(key: PRNGKeyArray, name: str, fit: Fit) -> ComparedModel:
     """By the weights that `ksivi.fit` checked the draws with, or by new weights."""
-    named = ComparedModel(name, bool(fit.trusted), str(fit.status))
     known, target = fit.diagnostics, fit.posterior.target
+    improper = () if target is None or target.model is None else target.model.improper()
+    named = ComparedModel(name, bool(fit.trusted), str(fit.status), improper=improper)
+    if improper:
+        return named
     if isinstance(known, FitDiagnostics) and math.isfinite(known.log_evidence):
         error = np.hypot(known.log_evidence_error, known.rows_error if known.num_rows else 0)
         khat, limit = known.wide_pareto_khat, known.pareto_khat_limit
         return _evident(named, known.log_evidence, error, khat, limit)
     if target is None or not target.has_log_density or not fit.posterior.family.has_density:
         return named
-    weighed = importance(key, target, fit.posterior, widening=_WIDENING)
+    weighed = importance(key, target, fit.posterior, widening=WIDENING)
     khat, limit = pareto_khat(weighed.log_weights), khat_threshold(len(weighed.log_weights))
     return _evident(named, weighed.log_evidence, weighed.log_evidence_error, khat, limit)
 
@@ -216,57 +218,3 @@ def _probability(
     log_odds = values[i] - total
     low, middle, high = expit(log_odds + _LEVEL * error * np.array([-1, 0, 1]))
     return float(middle), float(low), float(high)
-
-
-class _Loo(NamedTuple):
-    """elpd of each observation, and how many of them have an unreliable estimate."""
-
-    elpd: Float[np.ndarray, " m"]
-    num_bad: int
-
-
-def _loo(key: PRNGKeyArray, fit: Fit, num_draws: int) -> _Loo | None:
-    """None if the target has no pointwise log likelihood."""
-    target = fit.posterior.target
-    if target is None or target.model is None or not target.model.observed():
-        return None
-    posterior = fit.posterior if fit.refined is None else fit.refined.posterior
-    stored = getattr(posterior.family, "points", None)  # no draw counts twice
-    num_draws = num_draws if stored is None else min(num_draws, len(stored))
-    by_site = target.model.log_likelihood(posterior.draws(key, num_draws))
-    observed = target.model.observed()
-    # Sites have the order of their data, whatever the models call them.
-    names = sorted(by_site, key=lambda name: tuple(np.ravel(observed[name])[:_FIRST].tolist()))
-    parts = [np.asarray(by_site[name], np.float64).reshape(num_draws, -1) for name in names]
-    elpd, khat, limit = leave_one_out(np.concatenate(parts, axis=1))
-    return _Loo(elpd, int(np.sum(khat > limit)))
-
-
-def _with_elpds(models: list[ComparedModel], found: list[_Loo | None]) -> list[ComparedModel]:
-    """Adds elpd, and differences to the largest one."""
-    known = [one.elpd for one in found if one is not None]
-    if not known:
-        return models
-    best = max(known, key=np.sum)
-    return [
-        model if loo is None else _with_elpd(model, loo, best)
-        for model, loo in zip(models, found, strict=True)
-    ]
-
-
-def _with_elpd(model: ComparedModel, loo: _Loo, best: Float[np.ndarray, " m"]) -> ComparedModel:
-    total = float(loo.elpd.sum() - best.sum())
-    # A vector of observations can be one unit or several: then units have no partners.
-    is_paired = loo.elpd.shape == best.shape
-    return dataclasses.replace(
-        model,
-        elpd=float(loo.elpd.sum()),
-        elpd_error=_error_of_sum(loo.elpd),
-        elpd_difference=total,
-        elpd_difference_error=_error_of_sum(loo.elpd - best) if is_paired else math.nan,
-        num_bad_khat=loo.num_bad,
-    )
-
-
-def _error_of_sum(values: Float[np.ndarray, " m"]) -> float:
-    return float(np.sqrt(len(values)) * values.std())

@@ -25,6 +25,9 @@ _BLOCK = 100
 The draws of a block share their auxiliary z; standard errors come from independent blocks.
 """
 
+WIDENING = 1.5
+"""Of the weights that decide, in `ksivi.fit` and in `compare_models`."""
+
 Blocks = tuple[Float[np.ndarray, "b m d"], Float[np.ndarray, "b m"]]
 
 

@@ -27,6 +27,10 @@ class ComparedModel:
     - `elpd_difference`, `elpd_difference_error`: to the model with the largest elpd, and its
         standard error, from the differences at each observation.
     - `num_bad_khat`: the number of observations whose k-hat is above ArviZ's limit.
+    - `elpd_trusted`: whether the draws that gave elpd are trusted.
+    - `elpd_status`: the verdict of the corrected draws, if elpd is from these; otherwise empty.
+    - `improper`: the parameters whose prior is improper. The model has no evidence then: its constant
+        is arbitrary.
     """
 
     name: str
@@ -46,6 +50,9 @@ class ComparedModel:
     elpd_difference: float = NAN
     elpd_difference_error: float = NAN
     num_bad_khat: int | None = None
+    elpd_trusted: bool = True
+    elpd_status: str = ""
+    improper: tuple[str, ...] = ()
 
     @property
     def evidence_is_reliable(self) -> bool:
@@ -56,7 +63,12 @@ class ComparedModel:
     @property
     def doubts(self) -> list[str]:
         """What speaks against these numbers, as sentences."""
-        found = [] if self.trusted else [self.status]
+        found = self._verdicts()
+        if self.improper:
+            found.append(
+                f"it has no evidence, because the prior of {', '.join(map(repr, self.improper))} is "
+                "improper: give it a distribution with a finite integral, or compare by elpd"
+            )
         if math.isfinite(self.log_evidence) and not self.evidence_is_reliable:
             found.append(
                 f"the log evidence is not reliable: the k-hat of its weights is "
@@ -68,6 +80,17 @@ class ComparedModel:
             )
         if math.isfinite(self.elpd_difference) and math.isnan(self.elpd_difference_error):
             found.append("its elpd counts other units than that of the best model")
+        return found
+
+    def _verdicts(self) -> list[str]:
+        """The verdicts of draws that failed the checks, and the numbers that are from these draws."""
+        if not self.elpd_status:
+            return [] if self.trusted else [self.status]
+        found = []
+        if not self.trusted and math.isfinite(self.log_evidence):
+            found.append(f"the log evidence is from draws with the status {self.status}")
+        if not self.elpd_trusted:
+            found.append(f"elpd is from corrected draws with the status {self.elpd_status}")
         return found
 
 

@@ -13,8 +13,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._core.checks import as_single_key, describe, require_callable
 from ..results import Fit, Posterior
 from ..targets import Affine, from_numpyro, split
-from ._options import fit_with, require_options
+from ._options import fit_with, require_options, warn_of
 
+_KEPT_AS = "guide.ksivi_fit"
 _NUM_MIXING = 1_000
 _NUM_QUANTILE_DRAWS = 16_384
 """Draws for the quantiles: the error of a median is 1% of a standard deviation."""
@@ -72,6 +73,7 @@ def numpyro_guide(
     guide = _guide_class()(model, prefix, fit_options)
     if fit is not None:
         guide.use(fit)
+        warn_of(fit, _KEPT_AS, stacklevel=2)
     return guide
 
 
@@ -109,7 +111,7 @@ def _guide_class() -> Any:
             """Runs `ksivi.fit` and returns the parameters of the guide."""
             key = as_single_key(key)
             target = from_numpyro(self.model, *args, **kwargs)
-            return self.use(fit_with(key, target, self._options, stacklevel=2))
+            return self.use(fit_with(key, target, self._options, _KEPT_AS, stacklevel=2))
 
         def use(self, fit: Fit) -> dict[str, Array]:
             """Takes the parameters of this fit."""

@@ -20,21 +20,32 @@ def require_options(options: dict[str, Any]) -> None:
             raise ValueError(f"{name} must be an option of ksivi.fit, which has {', '.join(known)}")
 
 
-def fit_with(key: PRNGKeyArray, target: Target, options: dict[str, Any], stacklevel: int) -> Fit:
-    """`ksivi.fit`, with a warning if the draws that it gives are not trusted.
-
-    **Arguments:**
-
-    - `stacklevel`: how many calls above the caller the warning belongs, as for `warnings.warn`.
-    """
+def fit_with(
+    key: PRNGKeyArray, target: Target, options: dict[str, Any], kept_as: str, stacklevel: int
+) -> Fit:
+    """`ksivi.fit`, with a warning if the draws that it gives are not trusted: see `warn_of`."""
     from ..auto import fit
 
     found = fit(key, target, **options)
-    of = given(found)
-    if not of.trusted:
-        text = f"ksivi does not trust these draws. {of.status}"
-        warnings.warn(text, UserWarning, stacklevel=stacklevel + 1)
+    warn_of(given(found), kept_as, stacklevel + 1)
     return found
+
+
+def warn_of(of: Any, kept_as: str, stacklevel: int) -> None:
+    """Warns if draws are not trusted.
+
+    **Arguments:**
+
+    - `of`: a fit or corrected draws.
+    - `kept_as`: where the user finds the fit, such as `approx.ksivi`.
+    - `stacklevel`: how many calls above the caller the warning belongs, as for `warnings.warn`.
+    """
+    if not of.trusted:
+        text = (
+            f"ksivi does not trust these draws. {of.status}. print({kept_as}.explain()) says what "
+            "to do"
+        )
+        warnings.warn(text, UserWarning, stacklevel=stacklevel + 1)
 
 
 def given(fit: Fit) -> Any:

@@ -41,8 +41,8 @@ def pymc(
         `pymc.fit` does not pass its own `random_seed` to a method.
     - `draws`: the number of stored draws.
     - `fit_options`: the options of `ksivi.fit`, such as `budget_s`. With `refine="hmc"`, `sample`
-        gives the corrected draws, of which there are about a thousand. `trusted`, the warning and
-        the attributes of the data are then about these draws.
+        gives the corrected draws, of which there are about a thousand, and which depend on each
+        other. `trusted`, the warning and the attributes of the data are then about these draws.
 
     `ksivi.fit` decides itself how many steps it takes. So `n`, `score` and `backend` of `pymc.fit`
     have no effect, and other options of PyMC's methods raise `ValueError`.
@@ -114,9 +114,15 @@ def _approximation_class() -> Any:
 
         def sample(self, draws: int = 500, *, log_likelihood: bool = False, **kwargs: Any) -> Any:
             """As PyMC's, with the pointwise log likelihood if it is wanted."""
+            is_data = kwargs.get("return_inferencedata", True)
+            if log_likelihood and not is_data:
+                raise ValueError(
+                    "log_likelihood must be False with return_inferencedata=False: a trace of PyMC "
+                    "has no place for it, so leave return_inferencedata out"
+                )
             found = super().sample(draws, **kwargs)
-            if kwargs.get("return_inferencedata", True):
-                found.posterior.attrs.update(given(self.ksivi).posterior.attributes)
+            if is_data:
+                found.posterior.attrs.update(given(self.ksivi).posterior.attributes_of(draws))
                 if log_likelihood:
                     pm.compute_log_likelihood(found, model=self.model, progressbar=False)
             return found
@@ -142,7 +148,8 @@ def _method_class() -> Any:
             _require_no_options({"callbacks": callbacks} | kwargs)
             model = _model_of(self._model)
             options = ({} if progressbar else {"progress": False}) | self._options
-            found = fit_with(new_key(self._rng), from_pymc(model), options, stacklevel=3)
+            key, target = new_key(self._rng), from_pymc(model)
+            found = fit_with(key, target, options, kept_as="approx.ksivi", stacklevel=3)
             self.approx = _approximation_class()(found, model, self._rng, self._draws)
             self.ksivi, self.trusted, self.hist = found, self.approx.trusted, self.approx.hist
             return self.approx

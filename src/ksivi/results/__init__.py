@@ -29,6 +29,7 @@ from ._fit import Fit as Fit
 from ._fit import gathered as gathered
 from ._fit import raise_if_diverged as raise_if_diverged
 from ._json import rows_of as rows_of
+from ._names import element_name as element_name
 from ._npz import write_npz as write_npz
 from ._numbers import Numbers as Numbers
 from ._parameters import ParameterChecks as ParameterChecks

@@ -13,7 +13,10 @@ Attributes = dict[str, str | int | float]
 
 _METHODS = {"fit": "ksivi.fit", "train": "ksivi.train", "particles": "ksivi.run"}
 _METHODS["chains"] = "ksivi.run"
-_NUMBERS = ("log_evidence", "log_evidence_error")
+_NUMBERS = (
+    *("log_evidence", "log_evidence_error", "effective_sample_size"),
+    *("num_rows", "num_all_rows", "rows_error"),  # of fits that used some rows
+)
 
 
 @jax.tree_util.register_pytree_node_class
@@ -43,17 +46,19 @@ def library_attributes() -> Attributes:
     return {"inference_library": "ksivi", "inference_library_version": __version__}
 
 
-def about_run(status: Status, trusted: bool, diagnostics: Diagnostics) -> About:
-    """The method, the answer, the status and the evidence of a run. What is unknown is left out."""
+def about_run(
+    status: Status, trusted: bool, diagnostics: Diagnostics, **more: str | float | None
+) -> About:
+    """The method, the answer, the status and the numbers of a run. What is unknown is left out."""
     # A fit of a user's own need not have diagnostics of ours.
     method = _METHODS.get(getattr(diagnostics, "kind", ""))
-    answer = getattr(diagnostics, "answer", None)
-    found: Attributes = {
-        **({"method": method} if method else {}),
-        **({"answer": answer} if answer else {}),
-        "status": str(status),
-        "trusted": int(trusted),  # netCDF has no booleans
-    }
-    numbers = {name: getattr(diagnostics, name, None) for name in _NUMBERS}
-    known = {name: x for name, x in numbers.items() if x is not None and x == x}  # not NaN
-    return About(found | known)
+    given = {name: getattr(diagnostics, name, None) for name in ("answer", *_NUMBERS)}
+    found = {"method": method} | given | more
+    known = {name: value for name, value in found.items() if _is_known(value)}
+    verdict = {"status": str(status), "trusted": int(trusted)}  # netCDF has no booleans
+    return About(known | verdict)
+
+
+def _is_known(value: str | float | None) -> bool:
+    """Whether a value is there: no count of 0 (all rows, no steps), no empty text and no NaN."""
+    return value == value and (bool(value) or isinstance(value, float))

@@ -14,6 +14,7 @@ from ..families import SemiImplicit, exact_log_normals
 from ..targets import Affine, Coordinates, Target
 from ._about import Attributes, library_attributes
 from ._host import Family, on_host
+from ._names import element_name
 
 _NUM_MIXING, _AT_ONCE = 1_000, 100
 _SIMULATED = ("posterior_predictive", "prior", "prior_predictive")
@@ -103,16 +104,21 @@ def to_arviz(
 
 
 def leave_one_out(
-    log_likelihood: Float[np.ndarray, "n m"],
+    log_likelihood: Float[np.ndarray, "n m"], reff: float = 1.0
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"], float]:
-    """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat."""
+    """elpd and Pareto k-hat of m observations by PSIS-LOO, and the largest good k-hat.
+
+    **Arguments:**
+
+    - `reff`: the effective number of the draws, as a share of n: 1 if they are independent.
+    """
     draws = {"number": np.arange(len(log_likelihood), dtype=float)}
     data = _assemble({"posterior": draws, "log_likelihood": {"observed": log_likelihood}})
     import arviz
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of large k-hats, which are returned
-        found = arviz.loo(data, pointwise=True, reff=1.0)
+        found = arviz.loo(data, pointwise=True, reff=reff)
     elpd = found.elpd_i if hasattr(found, "elpd_i") else found.loo_i
     return np.asarray(elpd).ravel(), np.asarray(found.pareto_k).ravel(), float(found.good_k)
 
@@ -123,7 +129,7 @@ def named_columns(draws: dict[str, Any]) -> Group:
     for name, values in draws.items():
         values = np.asarray(values, np.float64)
         for place in np.ndindex(values.shape[1:]):
-            label = f"{name}[{','.join(map(str, place))}]" if place else name
+            label = element_name(name, place)
             if label in columns:
                 raise ValueError(f"two parameters have the name {label}: rename one of them")
             columns[label] = values[(slice(None), *place)]

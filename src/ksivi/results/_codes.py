@@ -238,6 +238,12 @@ class Code(enum.Enum):
         "each.",
     )
 
+    COULD_NOT_RUN = (
+        "could-not-run",
+        "A method of a comparison could not run",
+        "The status says why. Change the problem, or leave this method out of `methods`.",
+    )
+
     def doubt(
         self, sentence: str, coordinates: Iterable[int] | None = None, by_tail: Iterable[int] = ()
     ) -> "Doubt":

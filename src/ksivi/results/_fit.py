@@ -55,7 +55,8 @@ class Fit(Generic[D]):
 
     def __post_init__(self):
         if isinstance(self.posterior, Posterior):  # for `to_arviz`, which has no fit
-            about = about_run(self.status, self.trusted, self.diagnostics)
+            cost = {"num_steps": self.cost.steps, "sampling_time": self.cost.seconds}
+            about = about_run(self.status, self.trusted, self.diagnostics, **cost)
             known = dataclasses.replace(self.posterior, about=about)
             object.__setattr__(self, "posterior", known)
 
@@ -158,4 +159,5 @@ def raise_if_diverged(fits: list[Fit], throw: bool) -> None:
     """Raises `RuntimeError` for the first run that diverged, if the user asked for it."""
     for fit in fits:
         if throw and fit.status.kind == "diverged":
-            raise RuntimeError(str(fit.status))
+            steps = " ".join(one.text for one in next_steps(fit.status, fit.diagnostics))
+            raise RuntimeError(f"{fit.status}. {steps}".replace("`", "").strip())

@@ -18,6 +18,11 @@ def require_names(names: Iterable[str], where: str) -> None:
             )
 
 
+def element_name(name: str, place: tuple[int, ...]) -> str:
+    """The name of one number of a parameter, such as `tau` or `theta[2]`."""
+    return f"{name}[{','.join(map(str, place))}]" if place else name
+
+
 def _is_text(name: str) -> bool:
     try:
         name.encode()

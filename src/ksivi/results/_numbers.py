@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..targets import Layout, Support
+from ._names import element_name
 
 Points = Float[np.ndarray, "n d"]
 
@@ -30,7 +31,7 @@ class Numbers:
     def names(self) -> tuple[str, ...]:
         """A name for each, such as `tau` or `theta[2]`."""
         return tuple(
-            f"{site.name}[{','.join(map(str, place))}]" if place else site.name
+            element_name(site.name, place)
             for site in self._sites
             for place in np.ndindex(*site.value_shape)
         )

@@ -147,6 +147,22 @@ class Posterior(eqx.Module):
         """This library, and what is known about the run: attributes of ArviZ data."""
         return library_attributes() | ({} if self.about is None else self.about.attributes)
 
+    def attributes_of(self, n: int) -> Attributes:
+        """The attributes of n draws: `effective_sample_size` is then theirs, if it is known."""
+        size = self.effective_size(n)
+        return self.attributes | ({} if math.isnan(size) else {"effective_sample_size": size})
+
+    def effective_size(self, n: int) -> float:
+        """How many independent draws n draws of `sample` are worth; NaN if that is not known.
+
+        A sampler draws independently. N stored draws are worth E, and a random part of them more
+        than its share: the variance of a mean is that of all, 1/E, and that of the choice, 1/n − 1/N.
+        """
+        if not isinstance(self.family, Empirical):
+            return float(n)
+        stored = float(self.attributes.get("effective_sample_size", math.nan))
+        return 1 / (1 / stored + max(0.0, 1 / n - 1 / len(self.family.points)))
+
     def to_arviz(
         self,
         key: PRNGKeyArray,
@@ -162,13 +178,19 @@ class Posterior(eqx.Module):
 
         `posterior` holds the parameters and a model's deterministic sites. `sample_stats` holds the
         log density `lp`, the sampler's log density `log_q` (an estimate) and their difference
-        `log_weight`. `log_likelihood` and `observed_data` come from the model, so that
-        `arviz.loo(data, reff=1.0)` works. The draws are independent. With ArviZ 1 they have one
-        dimension, `sample`; only `log_likelihood` has one chain, because `arviz.loo` needs it. With
-        earlier versions everything has one chain.
+        `log_weight`. `log_likelihood` and `observed_data` come from the model, for `arviz.loo`. With
+        ArviZ 1 the draws have one dimension, `sample`; only `log_likelihood` has one chain, because
+        `arviz.loo` needs it. With earlier versions everything has one chain.
 
-        The attributes of `posterior` are the method, the status, whether the draws are trusted (1
-        or 0), and the log evidence if it is known. A loaded posterior knows none of them.
+        The draws of a sampler are independent: call `arviz.loo(data, reff=1.0)`. Stored draws, such
+        as those of chains, depend on each other. They come in random order, so `arviz.ess` and R-hat
+        of these data cannot show it. The attribute `effective_sample_size` says how many independent
+        draws they are worth; its share of n is `reff`. Particles have no such number.
+
+        Other attributes of `posterior` are the method, the status, whether the draws are trusted (1
+        or 0), the log evidence, the numbers of steps and rows, the seconds that the run took
+        (`sampling_time`), and `refine`. What is not known is left out. A loaded posterior knows
+        nothing of its run.
 
         **Arguments:**
 
@@ -195,7 +217,7 @@ class Posterior(eqx.Module):
         if unconstrained:
             groups["unconstrained_posterior"] = self._by_name(x)
         stats = _arviz.densities(key, x, self.family, self.coordinates, target)
-        return _arviz.to_arviz(named, stats, target, groups, self.attributes)
+        return _arviz.to_arviz(named, stats, target, groups, self.attributes_of(n))
 
     def _target_or(self, target: Target | None) -> Target | None:
         """The given target, or that of this posterior, in its own coordinates."""

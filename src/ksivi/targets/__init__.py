@@ -16,12 +16,15 @@ from ._given_both import given_both as given_both
 from ._line import LineDensity as LineDensity
 from ._model import Coordinates as Coordinates
 from ._model import require_model as require_model
+from ._model import require_proper as require_proper
+from ._model import warn_of_factors as warn_of_factors
 from ._numpyro import from_numpyro as from_numpyro
 from ._numpyro_data import like_data as like_data
 from ._numpyro_data import with_observed as with_observed
 from ._numpyro_data import with_values as with_values
 from ._passes import Passes as Passes
 from ._passes import hessian_of as hessian_of
+from ._plates import on_all_rows as on_all_rows
 from ._pymc import from_pymc as from_pymc
 from ._pytree import Layout as Layout
 from ._pytree import split as split

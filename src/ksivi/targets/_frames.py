@@ -73,7 +73,8 @@ def _numbers(column: Any) -> np.ndarray | None:
     found = np.asarray(column.to_numpy())
     if found.dtype.kind in "biuf":
         return found
-    if found.dtype != object:
+    # Text of digits is no number: a zip code, or the name of a group.
+    if found.dtype != object or any(isinstance(value, str | bytes) for value in found):
         return None
     # A nullable column, or numbers as objects.
     is_missing = np.array([_is_missing(value) for value in found], bool)

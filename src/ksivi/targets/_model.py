@@ -2,7 +2,6 @@
 
 import abc
 import warnings
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -57,6 +56,14 @@ class AbstractModel(eqx.Module):
         Each draw of the observed sites is a data set with the shapes of the observed data.
         """
 
+    @abc.abstractmethod
+    def improper(self) -> tuple[str, ...]:
+        """The parameters whose prior has no finite integral: it gives no draws and no evidence."""
+
+    def factors(self) -> tuple[str, ...]:
+        """The terms of the log density that simulations leave out silently. Default: none."""
+        return ()
+
     def coordinates(self) -> Coordinates:
         """The dimensions of parameters and data. Default: none has a name."""
         return Coordinates({}, {})
@@ -83,21 +90,26 @@ def require_model(model: AbstractModel | None, name: str) -> AbstractModel:
     return model
 
 
-def require_proper(improper: Iterable[str]) -> None:
+def require_proper(model: AbstractModel) -> None:
     """Raises `ValueError` if there are parameters with an improper prior."""
-    if names := ", ".join(map(repr, improper)):
+    if names := ", ".join(map(repr, model.improper())):
         raise ValueError(
             f"the prior of {names} is improper and cannot be drawn from: give it a distribution "
             "with a finite integral, such as a wide normal distribution"
         )
 
 
-def warn_of_factors(names: Iterable[str]) -> None:
-    """Warns of terms of the log density that simulations leave out."""
-    if text := ", ".join(map(repr, names)):
+def warn_of_factors(model: AbstractModel, stacklevel: int) -> None:
+    """Warns of terms of the log density that simulations leave out.
+
+    **Arguments:**
+
+    - `stacklevel`: whose the warning is, as for a `warnings.warn` of the caller.
+    """
+    if text := ", ".join(map(repr, model.factors())):
         warnings.warn(
             f"the factor {text} is part of the log density, but it cannot be simulated: prior "
             "draws leave it out",
             UserWarning,
-            stacklevel=6,  # of the caller of `Target.prior_predictive`; Equinox wraps methods
+            stacklevel=stacklevel + 1,
         )

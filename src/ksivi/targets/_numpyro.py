@@ -39,6 +39,7 @@ from ._plates import (
 )
 from ._pytree import PytreeDensity
 from ._target import Target
+from ._unsupported import unsupported
 from .supports import Support, within
 
 _BOUNDLESS = (
@@ -108,9 +109,9 @@ class NumPyroModel(AbstractModel):
     def prior_predictive(self, key, n):
         from numpyro.infer import Predictive
 
+        require_proper(self)
+        warn_of_factors(self, stacklevel=5)  # of `Target.prior_predictive`; Equinox wraps methods
         sites = self._sites()
-        require_proper(name for name, site in sites.items() if is_improper(site))
-        warn_of_factors(name for name, site in sites.items() if is_factor(site))
         data = list(self.observed())
         latent = list(latent_sites(sites))
         latent += [name for name, site in sites.items() if site["type"] == "deterministic"]
@@ -119,6 +120,12 @@ class NumPyroModel(AbstractModel):
         )
         drawn = model(key, *self.args, **self.kwargs)
         return {name: drawn[name] for name in latent}, {name: drawn[name] for name in data}
+
+    def improper(self):
+        return tuple(name for name, site in self._sites().items() if is_improper(site))
+
+    def factors(self):
+        return tuple(name for name, site in self._sites().items() if is_factor(site))
 
     def log_likelihood_of(self, data, parameters):
         from numpyro.infer.util import compute_log_probs, constrain_fn
@@ -275,9 +282,7 @@ def _support(name: str, site: dict[str, Any]) -> Support:
             return Support(kind)
     lower, upper = (getattr(found, end, None) for end in ("lower_bound", "upper_bound"))
     if lower is None and upper is None:
-        raise ValueError(
-            f"sample site {name!r} has the support {found}, which ksivi does not support"
-        )
+        raise unsupported(f"sample site {name!r} has the support {found}", str(found))
     try:
         return within(lower, upper)
     except ValueError as error:

@@ -34,7 +34,7 @@ def as_arguments(model: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple[
             if not isinstance(leaf, jax.Array | np.ndarray) and not _is_hashable(leaf):
                 raise ValueError(
                     f"argument {where!r} of the model must be arrays or plain values, got "
-                    f"{describe(leaf)}"
+                    f"{describe(leaf)}; give a NumPy array, and make text into integers"
                 )
     return jax.tree.map(_as_array, converted)
 

@@ -15,9 +15,11 @@ from .._core.checks import attributing_errors_to, brief, describe
 from ._explain import Term, explain_terms
 from ._model import AbstractModel, Coordinates, NamedDraws, require_proper
 from ._target import Target
+from ._unsupported import unsupported
 from .supports import Support, greater_than, interval, within
 
 Outputs = Callable[..., tuple[Array, ...]]
+_IMPROPER = ("Flat", "HalfFlat")
 
 
 class PyMCModel(AbstractModel):
@@ -79,7 +81,7 @@ class PyMCModel(AbstractModel):
         import pymc
 
         free, observed = self.model.free_RVs, self.model.observed_RVs
-        require_proper(one.name for one in free if _kind(one) in ("Flat", "HalfFlat"))
+        require_proper(self)
         latent = [one.name for one in (*free, *self.model.deterministics)]
         data = [one.name for one in observed]
         drawn = pymc.sample_prior_predictive(
@@ -87,6 +89,9 @@ class PyMCModel(AbstractModel):
         )
         arrays = {name: jnp.asarray(drawn[name]) for name in (*latent, *data)}
         return {name: arrays[name] for name in latent}, {name: arrays[name] for name in data}
+
+    def improper(self):
+        return tuple(one.name for one in self.model.free_RVs if _kind(one) in _IMPROPER)
 
     def coordinates(self):
         lengths = self.model.dim_lengths
@@ -158,7 +163,8 @@ def from_pymc(model: Any) -> Target:
 
     Parameters keep their names and shapes. `posterior.sample` draws on the unconstrained scale, and
     `posterior.draws` on the model's scale. Supported transforms are log, interval, simplex and
-    ordered. Other transforms and discrete parameters raise `ValueError`.
+    ordered. Other transforms and discrete parameters raise `ValueError`, which says what to write
+    instead.
 
         with pymc.Model() as model:
             slope = pymc.Normal("slope", 0, 1)
@@ -176,12 +182,7 @@ def from_pymc(model: Any) -> Target:
     _require_continuous(model)
     supports = {variable.name: _support(model, variable) for variable in model.free_RVs}
     with attributing_errors_to("model"):
-        start = model.initial_point()
-    values = [model.rvs_to_values[variable] for variable in model.free_RVs]
-    example = {
-        variable.name: jnp.asarray(start[value.name], jnp.result_type(float))
-        for variable, value in zip(model.free_RVs, values, strict=True)
-    }
+        example = _example(model)
     with _same_precision():
         from pymc.sampling.jax import get_jaxified_logp
 
@@ -191,6 +192,16 @@ def from_pymc(model: Any) -> Target:
     names = tuple(variable.name for variable in model.free_RVs)
     behind = PyMCModel(tuple(supports[name] for name in names), model, names, density)
     return Target.from_pytree(behind, example).with_supports(supports)
+
+
+def _example(model: Any) -> dict[str, Array]:
+    """Where PyMC starts, unconstrained. A start at the edge of an interval is infinite: 0 instead."""
+    start = model.initial_point()
+    found = {one.name: start[model.rvs_to_values[one].name] for one in model.free_RVs}
+    return {
+        name: jnp.asarray(np.where(np.isfinite(u), u, 0.0), jnp.result_type(float))
+        for name, u in found.items()
+    }
 
 
 def _seed(key: PRNGKeyArray) -> int:
@@ -244,10 +255,8 @@ def _support(model: Any, variable: Any) -> Support:
     if transform is None:
         return Support("real")
     if hasattr(transform, "args_fn"):
-        low, high = (
-            None if end is None else end.eval() for end in transform.args_fn(*variable.owner.inputs)
-        )
-        return within(low, high)
+        ends = transform.args_fn(*variable.owner.inputs)
+        return within(*(end.eval() if hasattr(end, "eval") else end for end in ends))
     known = {
         "log": greater_than(0.0),
         "logodds": interval(0.0, 1.0),
@@ -255,9 +264,8 @@ def _support(model: Any, variable: Any) -> Support:
     }
     known["simplex"] = Support("softmax_simplex")
     if transform.name not in known:
-        raise ValueError(
-            f"{variable.name!r} has the transform {transform.name!r}, which ksivi does not support"
-        )
+        what = f"{variable.name!r} has the transform {transform.name!r}"
+        raise unsupported(what, transform.name)
     return known[transform.name]
 
 
