@@ -17,7 +17,10 @@ from ._stopping import Ending
 
 FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
 """Fits a target, by a search or from an earlier posterior."""
-_STAY = {one.value for one in (Code.MISSED_MODE, Code.SECOND_MODE, Code.IMPROPER, Code.RUNS_DIFFER)}
+_STAY = {
+    *(Code.MISSED_MODE.value, Code.SECOND_MODE.value, Code.ROWS_MODES.value, Code.IMPROPER.value),
+    *(Code.RUNS_DIFFER.value, Code.RUN_NOT_EXAMINED.value),
+}
 """Doubts that a fit from an earlier one cannot remove: it makes neither a search nor other runs."""
 
 

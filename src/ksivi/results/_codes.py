@@ -102,13 +102,14 @@ class Code(enum.Enum):
     RUNS_DIFFER = (
         "runs-differ",
         "Two runs of the training found different draws",
-        "Fit again with another key. If the doubt returns, plot the draws of both fits: modes that "
-        "only one of them has are real, unless their density is much lower.",
+        "Fit again with another key and without `init=`. If the doubt returns, plot the draws of both "
+        "fits: modes that only one of them has are real, unless their density is much lower.",
     )
     RUN_NOT_EXAMINED = (
         "run-not-examined",
         "The second run could not be compared",
-        "Fit again with another key. If the doubt returns, look for overflow in the log density.",
+        "Fit again with another key and without `init=`. If the doubt returns, look for overflow in "
+        "the log density.",
     )
     MISSED_MODE = (
         "missed-mode",
