@@ -10,7 +10,7 @@ from scipy.special import digamma, polygamma
 
 import ksivi
 from known import KEY, ROUGH, assert_equal_moments, family_of, gaussian, posterior_of
-from ksivi.auto._verdict import with_doubt, with_doubts_of
+from ksivi.auto._amended import with_doubt, with_doubts_of
 from ksivi.families import Empirical
 from ksivi.results import Code, Status
 

@@ -147,7 +147,7 @@ def test_another_target_is_fitted_and_then_refined(narrow):
 
 
 def test_a_doubt_about_the_log_density_is_about_corrected_draws_too(narrow):
-    from ksivi.auto._verdict import with_doubt
+    from ksivi.auto._amended import with_doubt
 
     fit, target = narrow
     found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)

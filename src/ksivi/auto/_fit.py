@@ -36,6 +36,7 @@ from ..training import (
     on_devices,
     stages,
 )
+from ._amended import of_target, with_doubts_of
 from ._answers import Draws, mixture_answer, sampler_again, trained_answer
 from ._arguments import Kind, as_batch, as_init, as_kind, as_target, is_batch, is_of, names_given
 from ._large import find_large, large_answer
@@ -54,7 +55,7 @@ from ._refine import (
 )
 from ._scores import fit_to_score
 from ._start import Start, find_start, start_from
-from ._verdict import Answer, conclude, cost_of, ended_by_budget, of_target, with_doubts_of
+from ._verdict import Answer, conclude, cost_of, ended_by_budget
 
 
 def fit(
