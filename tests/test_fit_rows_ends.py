@@ -56,6 +56,11 @@ def began_long_ago(rng, target, plan, began):
     return rng, target, plan, began - 1e6
 
 
+def few_steps(**options):
+    sizes = {"num_samples": 8, "num_mixing": 4, "hidden": (4,), "num_pretraining": 0}
+    return ksivi.Recipe(**sizes, max_steps=6, chunk=2, **options)
+
+
 def test_modes_that_were_not_examined_stay_a_doubt(monkeypatch):
     """A fit from this one makes no search, so it cannot know of them."""
     monkeypatch.setattr(_many_rows, "_LOADED_BYTES", 0)  # as if there were too many to load
@@ -129,3 +134,29 @@ def test_the_cost_is_that_of_all_fits(monkeypatch):
     assert fit.trusted, fit.status
     assert len(costs) == 3
     assert fit.cost.score_evals == sum(one.score_evals for one in costs)
+
+
+def test_after_a_crash_the_second_training_goes_on_where_it_was(tmp_path, monkeypatch):
+    """Each training has snapshots of its own: it is to other rows, so it is another run."""
+    target = target_of(regression(40_000))
+
+    def fit_once(callback, **options):
+        with monkeypatch.context() as patch:
+            error_at_draws(patch, 0.2, 0.01)
+            return fit_of(target, recipe=few_steps(), callbacks=[callback], **options)
+
+    def crash(chunk):
+        before.append(chunk.step)
+        if before.count(4) == 2:
+            raise RuntimeError("crash")
+
+    before, after, unbroken = [], [], []
+    with pytest.raises(RuntimeError, match="crash"):
+        fit_once(crash, checkpoint=tmp_path, every=2)
+    again = fit_once(lambda chunk: after.append(chunk.step), checkpoint=tmp_path, every=2)
+    whole = fit_once(lambda chunk: unbroken.append(chunk.step))
+    assert unbroken == [2, 4, 6, 2, 4, 6]
+    assert before == unbroken[:5]
+    assert after == [6]  # nothing else is trained again
+    assert again.cost.steps == whole.cost.steps == 12
+    np.testing.assert_array_equal(*(fit.posterior.sample(KEY, 100) for fit in (again, whole)))

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import time
@@ -201,10 +202,11 @@ class _Plan:
 
 
 def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
-    rng, began = generator(key), time.perf_counter()
+    rng, began, numbers = generator(key), time.perf_counter(), itertools.count(1)
 
     def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
-        known = dataclasses.replace(plan, init=init, is_advised=False)
+        place = None if plan.checkpoints is None else plan.checkpoints.part(next(numbers))
+        known = dataclasses.replace(plan, init=init, is_advised=False, checkpoints=place)
         return _fit_as_it_is(rng, other, known, began)
 
     if plan.checked is not None and plan.refine is not None:

@@ -132,10 +132,8 @@ def _fitted(
     first = plan.fit_to(found.target, plan.init or sampler.start(peaks.best, found))
     if first.status.kind == "interrupted":
         return of_target(first, sampler.target)
-    fit, ended = (
-        _noted(first, sampler, peaks, found, *_measured(first, sampler, peaks.best, found, plan)),
-        None,
-    )
+    offset, error = _measured(first, sampler, peaks.best, found, plan)
+    fit, ended = _noted(first, sampler, peaks, found, offset, error), None
     try:
         for better in _better(fit, sampler, peaks, found, plan):
             fit = better
