@@ -11,6 +11,10 @@ _ALL_ROWS = (
     "Give the rows as arrays if they fit into memory: `fit` then uses all of them where some are "
     "not enough"
 )
+_AXES = (
+    "Functions of several of these parameters are wrong. An element of a simplex or of a matrix can "
+    "also be such a function: `fit.table()` judges each number alone."
+)
 REPARAMETRISE = (
     "reparametrise: write hierarchical models in their non-centred form, and standardise the data"
 )
@@ -58,8 +62,7 @@ class Code(enum.Enum):
     CHAINS_MOVE_AXES = (
         "chains-move-axes",
         "Chains of HMC change how parameters depend on each other",
-        "Functions of several of these parameters are wrong. This says nothing against one alone: "
-        "`fit.table()` judges each. Parameters that `chains-move` names were left out here.",
+        f"{_AXES} Parameters that `chains-move` names were left out here.",
         True,
         ("go on", "states", "reparametrise", "nuts"),
     )
@@ -87,8 +90,7 @@ class Code(enum.Enum):
     WEIGHTS_MOVE_AXES = (
         "weights-move-axes",
         "Importance weights change how parameters depend on each other",
-        "Functions of several of these parameters are wrong. This says nothing against one alone: "
-        "`fit.table()` judges each. Parameters that `weights-move` names were left out here.",
+        f"{_AXES} Parameters that `weights-move` names were left out here.",
         True,
         ("weights", "go on", "reparametrise", "nuts"),
     )
