@@ -40,6 +40,25 @@ def with_doubts_of(fit: Fit[FitDiagnostics], earlier: Fit) -> Fit[FitDiagnostics
     return fit
 
 
+def with_ending(fit: Fit[FitDiagnostics], ending: Doubt) -> Fit[FitDiagnostics]:
+    """The fit with an ending, which says nothing against its draws."""
+    doubts = (*fit.status.doubts, ending)
+    fit = dataclasses.replace(fit, status=dataclasses.replace(fit.status, doubts=doubts))
+    return with_remark(fit, str(ending))
+
+
+def without_ending(fit: Fit[FitDiagnostics], code: Code) -> Fit[FitDiagnostics]:
+    """The fit without what `with_ending` gave it."""
+    reason, left = fit.status.reason, []
+    for one in fit.status.doubts:
+        if one.code == code.value:
+            reason = reason.replace(f"; {one}", "")
+        else:
+            left.append(one)
+    status = dataclasses.replace(fit.status, reason=reason, doubts=tuple(left))
+    return dataclasses.replace(fit, status=status)
+
+
 def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
     """The fit with a remark at the end of its status."""
     status = dataclasses.replace(fit.status, reason=f"{fit.status.reason}; {remark}")

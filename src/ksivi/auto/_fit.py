@@ -51,6 +51,7 @@ from ._refine import (
     checked_before,
     refined,
     refined_again,
+    refined_or_why,
     require_refinement,
     with_refined,
 )
@@ -115,7 +116,8 @@ def fit(
     - `num_steps`: maximum number of training steps.
     - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
         of the machine, and the status says what was left out. If it ends the search, there is
-        nothing to return, and `RuntimeError` is raised.
+        nothing to return, and `RuntimeError` is raised. It does not limit `refine`, which comes
+        after and takes about as long as the checks.
     - `progress`: whether to show what is going on, on stderr: a bar if it is a terminal, else a
         line per stage. Default: yes.
     - `callbacks`: each is called with a `Chunk` after every few hundred training steps. One that
@@ -237,12 +239,11 @@ def _fit_as_it_is(
         answer = ended_by_budget(answer, plan.budget, is_large)
     if plan.refine is not None:
         evaluate.deadline = math.inf
-        with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
-            corrected = refined(rng, evaluate, plan.refine, answer, start.modes)
+        corrected = refined_or_why(refined, rng, evaluate, plan.refine, answer, start.modes)
     fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
     known = dataclasses.replace(fit.diagnostics, given=plan.given)
     fit = dataclasses.replace(fit, diagnostics=known)
-    return fit if plan.refine is None else with_refined(fit, corrected)
+    return fit if corrected is None else with_refined(fit, corrected)
 
 
 def _small(

@@ -190,6 +190,13 @@ class Code(enum.Enum):
         "The run was stopped",
         "Run the same call again. With `checkpoint=folder` the training continues where it was.",
     )
+    NOT_REFINED = (
+        "not-refined",
+        "There are no corrected draws",
+        'Ask for them again, `fit = ksivi.fit(key, target, init=fit, refine="hmc")`, and let the '
+        "refinement finish. If the draws of the answer could not be checked, mend that first.",
+        False,
+    )
     ROWS_ERROR = (
         "rows-error",
         "Some rows are not enough",
