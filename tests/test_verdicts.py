@@ -348,6 +348,14 @@ def test_a_record_has_the_table_and_the_explanation(tmp_path):
     assert "0.05±0.01" in page
 
 
+def test_a_page_names_the_parameters_of_all_doubts_with_one_code():
+    fit = a_fit(doubted(moves(0), moves(8)))
+    page = ksivi.report.run_page(ksivi.Record.of(fit, data="people.csv"))
+    assert page.count("<code>chains-move</code></dt>") == 1
+    for name in ("a", "theta[0,0]"):
+        assert f"It is about <strong>{name}</strong>." in page
+
+
 def test_a_record_whose_columns_do_not_fit_is_refused(tmp_path):
     fit = a_fit(doubted(moves(0)))
     fewer = dataclasses.replace(fit.diagnostics.parameters, sd=(1.0,))
