@@ -114,10 +114,9 @@ def fit(
         `fit.refined.trusted` is about them. A checked fit to this target as `init` is not fitted
         again, but for the exceptions in the guide to `fit`.
     - `num_steps`: maximum number of training steps.
-    - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
-        of the machine, and the status says what was left out. If it ends the search, there is
-        nothing to return, and `RuntimeError` is raised. It does not limit `refine`, which comes
-        after and takes about as long as the checks.
+    - `budget_s`: approximate limit in seconds, for all but `refine`. If it ends a stage, the result
+        depends on the speed of the machine, and the status says what was left out. If it ends the
+        search, there is nothing to return, and `RuntimeError` is raised.
     - `progress`: whether to show what is going on, on stderr: a bar if it is a terminal, else a
         line per stage. Default: yes.
     - `callbacks`: each is called with a `Chunk` after every few hundred training steps. One that
@@ -207,9 +206,9 @@ def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
     rng, began, numbers = generator(key), time.perf_counter(), itertools.count(1)
 
     def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
-        place = None if plan.checkpoints is None else plan.checkpoints.part(next(numbers))
-        known = dataclasses.replace(plan, init=init, is_advised=False, checkpoints=place)
-        return _fit_as_it_is(rng, other, known, began)
+        known = plan.checkpoints and plan.checkpoints.part(next(numbers))
+        part = dataclasses.replace(plan, init=init, is_advised=False, checkpoints=known)
+        return _fit_as_it_is(rng, other, part, began)
 
     if plan.checked is not None and plan.refine is not None:
         plan.show("refinement")
@@ -238,11 +237,9 @@ def _fit_as_it_is(
     if evaluate.is_over:
         answer = ended_by_budget(answer, plan.budget, is_large)
     if plan.refine is not None:
-        evaluate.deadline = math.inf
         corrected = refined_or_why(refined, rng, evaluate, plan.refine, answer, start.modes)
-    fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
-    known = dataclasses.replace(fit.diagnostics, given=plan.given)
-    fit = dataclasses.replace(fit, diagnostics=known)
+    cost = cost_of(answer, evaluate, began)
+    fit = conclude(answer, start, cost, plan.budget, plan.given)
     return fit if corrected is None else with_refined(fit, corrected)
 
 

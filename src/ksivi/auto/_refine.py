@@ -1,6 +1,7 @@
 """Draws that are corrected after the checks. They are kept apart from the answer's draws."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 from typing import Any, get_args
@@ -147,6 +148,7 @@ def refined(
     posterior, findings = answer.posterior, answer.findings
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
+    evaluate.deadline = math.inf  # the budget is that of the answer
     by, num_transitions = _IN_WORDS[refine], 0
     if refine == "hmc":
         draws, effective, num_transitions = _settled(rng, evaluate, posterior, findings.moved)

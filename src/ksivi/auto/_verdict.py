@@ -52,14 +52,18 @@ def cost_of(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
     return Cost(seconds, trained.steps, evaluate.count + trained.score_evals)
 
 
-def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[FitDiagnostics]:
+def conclude(
+    answer: Answer, start: Start, cost: Cost, budget: float, given: tuple[str, ...] = ()
+) -> Fit[FitDiagnostics]:
     """The answer as a fit. It is trusted if there are no doubts; the status lists them."""
     trained = answer.trained
     fit: Fit = Fit(
         posterior=answer.posterior,
         status=Status("converged", ""),
         trusted=False,
-        diagnostics=FitDiagnostics(training=None if trained is None else trained.diagnostics),
+        diagnostics=FitDiagnostics(
+            training=None if trained is None else trained.diagnostics, given=given
+        ),
         history=_no_steps() if trained is None else trained.history,
         cost=cost,
         state=None if trained is None else trained.state,
@@ -72,6 +76,7 @@ def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[Fit
         training=fit.diagnostics.training,
         answer=answer.name,
         num_steps=cost.steps,
+        given=given,
         parameters=_parameters(answer.posterior, answer.findings),
     )
     doubts = _doubts(answer)
