@@ -361,7 +361,8 @@ def test_bad_folders_are_one_line(tmp_path):
 
 
 def test_files_that_are_no_snapshots_stay_when_a_fit_is_complete(tmp_path):
-    for name in ("step-000000000500.safetensors", "mine.pt"):
+    (tmp_path / "run-1").mkdir()
+    for name in ("step-000000000500.safetensors", "run-1/step-000000000500.safetensors", "mine.pt"):
         (tmp_path / name).write_text("x")
     _remove_snapshots(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.pt"]

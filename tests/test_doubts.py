@@ -34,6 +34,19 @@ def test_a_doubt_names_the_coordinates_that_move():
     assert set(both[1].coordinates) >= {1, 2}
 
 
+def test_an_axis_of_one_coordinate_is_a_doubt_about_that_coordinate():
+    """Changes of the axes are not averaged with those of other coordinates, which are right."""
+    rng = np.random.default_rng(0)
+    before, after = rng.normal(size=(2, 50_000, 6))
+    after[:, 0] += 0.2
+    axis = np.array([[0.99, *[0.06] * 5]]).T
+    found = Correction(difference(before, after), before, after, axis)
+    assert found.change.is_small()
+    (doubt,) = chains_move(found)
+    assert (doubt.code, doubt.coordinates) == ("chains-move", (0,))
+    assert "along their principal axes" in str(doubt)
+
+
 def test_a_sentence_gives_the_limits_of_what_is_too_large():
     """And nothing else: a reader sees at once what is wrong."""
     sentence = str(chains_move(_changed(0.8))[0])

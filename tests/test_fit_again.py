@@ -1,5 +1,7 @@
 """Fits of conjugate models: from an earlier fit with less data, and several at once."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,9 +10,9 @@ from scipy.special import digamma, polygamma
 
 import ksivi
 from known import KEY, ROUGH, assert_equal_moments, family_of, gaussian, posterior_of
-from ksivi.auto._verdict import with_doubt
+from ksivi.auto._amended import with_doubt, with_doubts_of
 from ksivi.families import Empirical
-from ksivi.results import Code
+from ksivi.results import Code, Status
 
 Y = np.random.default_rng(3).normal(1.0, 1.0, size=(80, 2))
 COUNTS = np.array([[1, 0], [2, 1], [0, 1], [3, 0], [1, 1], [2, 0], [1, 2], [1, 1]])
@@ -162,6 +164,25 @@ def test_a_doubt_that_only_a_search_can_remove_stays(one_mode):
     refined = ksivi.fit(KEY, of, init=again, refine="hmc", progress=False)
     assert refined.status.doubts == (MODE,)  # once
     assert refined.refined.status.codes == ("missed-mode",)
+
+
+STAY = [
+    *(Code.MISSED_MODE, Code.SECOND_MODE, Code.ROWS_MODES, Code.IMPROPER),
+    *(Code.RUNS_DIFFER, Code.RUN_NOT_EXAMINED),
+]
+
+
+@pytest.mark.parametrize("code", STAY, ids=[one.value for one in STAY])
+def test_what_only_a_search_or_independent_runs_can_clear_stays(code, one_mode):
+    doubt = code.doubt("something")
+    earlier = dataclasses.replace(one_mode, status=Status.of_doubts("not trusted", [doubt]))
+    again = with_doubts_of(passed(one_mode), earlier)
+    assert again.status.doubts == (doubt,)
+    assert not again.trusted
+
+
+def passed(fit):
+    return dataclasses.replace(fit, status=Status("converged", "good"), trusted=True)
 
 
 def test_a_doubt_that_is_checked_again_does_not_stay():

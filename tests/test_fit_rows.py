@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ksivi
-from ksivi.auto import _many_rows
+from ksivi.auto import _many_rows, _on_rows
 from ksivi.auto._peak import peaks_from_search
 from ksivi.auto._price import Price
 from ksivi.auto._subsample import FEWEST_ROWS, GOOD_ERROR, Sampler
@@ -74,7 +74,7 @@ def test_a_second_mode_is_a_rival():
 def test_rows_that_are_not_enough_are_a_doubt(monkeypatch):
     data = regression(40_000)
     monkeypatch.setattr(_many_rows, "_LOADED_BYTES", 0)  # as if there were too many to load
-    monkeypatch.setattr(_many_rows, "_WORST_ERROR", 1e-9)
+    monkeypatch.setattr(_on_rows, "WORST_ERROR", 1e-9)
     fit = ksivi.fit(jax.random.key(0), target_of(ksivi.Rows(data)), progress=False)
     assert not fit.trusted
     assert fit.status.kind == "not trusted"

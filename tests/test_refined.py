@@ -108,6 +108,9 @@ def test_doubts_that_no_correction_removes_stay(narrow):
     assert not found.refined.trusted
 
 
+STOPPED = "there are no corrected draws: the refinement was stopped by the user"
+
+
 @pytest.mark.parametrize("stage", ["measure", "refined"])
 def test_ctrl_c_during_a_refinement_returns_the_earlier_fit(stage, narrow, monkeypatch):
     def stop(*_):
@@ -117,8 +120,52 @@ def test_ctrl_c_during_a_refinement_returns_the_earlier_fit(stage, narrow, monke
     monkeypatch.setattr(_refine, stage, stop)
     found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)
     assert found.refined is None
-    assert found.status == fit.status
+    assert found.status.codes == (*fit.status.codes, "not-refined")
+    assert str(found.status) == f"{fit.status}; {STOPPED}"
+    assert 'Ask for them again, fit = ksivi.fit(key, target, init=fit, refine="hmc")' in " ".join(
+        found.explain().split()
+    )
     assert eqx.tree_equal(found.posterior.family, fit.posterior.family)
+
+
+def test_a_refinement_that_was_stopped_leaves_a_trusted_fit_and_can_be_repeated(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_refine, "_settled", stop)
+        fit = ksivi.fit(KEY, gaussian(), refine="hmc", progress=False)
+    assert fit.trusted
+    assert fit.refined is None
+    assert fit.status.codes == ("not-refined",)
+    assert str(fit.status).endswith(STOPPED)
+    again = ksivi.fit(KEY, gaussian(), init=fit, refine="hmc", progress=False)
+    assert again.refined.trusted
+    assert again.status.codes == ()
+    assert "corrected" not in str(again.status)
+
+
+def test_draws_that_cannot_be_checked_are_not_refined_and_the_status_says_so(narrow, monkeypatch):
+    def infinite(*_):
+        raise ValueError("not finite")
+
+    fit, target = narrow
+    monkeypatch.setattr(_refine, "measure", infinite)
+    found = ksivi.fit(KEY, target, init=fit, refine="importance", progress=False)
+    assert found.refined is None
+    why = "there are no corrected draws: the draws of the answer could not be checked"
+    assert str(found.status) == f"{fit.status}; {why}"
+
+
+def test_corrected_draws_explain_their_own_doubts(narrow):
+    fit, target = narrow
+    found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)
+    assert found.refined.explain().startswith("converged: the corrected draws passed all checks")
+    moved = found.refined.with_doubts([Code.CHAINS_MOVE.doubt("they still move", (0,))])
+    said = " ".join(moved.explain().split())
+    assert "found they still move about x[0] note fit.refined.table() shows" in said
+    assert 'refine="hmc"' not in said  # they come from there
+    assert "refined draws are trusted" not in said
 
 
 def test_a_record_says_what_is_known_of_corrected_draws(narrow, tmp_path):
@@ -147,7 +194,7 @@ def test_another_target_is_fitted_and_then_refined(narrow):
 
 
 def test_a_doubt_about_the_log_density_is_about_corrected_draws_too(narrow):
-    from ksivi.auto._verdict import with_doubt
+    from ksivi.auto._amended import with_doubt
 
     fit, target = narrow
     found = ksivi.fit(KEY, target, init=fit, refine="hmc", progress=False)

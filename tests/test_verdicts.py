@@ -160,13 +160,33 @@ def test_a_doubt_about_axes_is_about_parameters_together(coordinates):
     """Each alone has the right mean and width: how they depend on each other is wrong."""
     fit = a_fit(doubted(Code.CHAINS_MOVE_AXES.doubt("axes", coordinates)))
     assert fit.trusted_for("a")
-    assert fit.trusted_for("shares[0,1]")
     assert not fit.trusted_for(["a", "shares[0,1]"])
     assert fit.trusted_for(["a", "theta[0,0]"]) == (coordinates is not None)
-    assert all(row.trusted for row in fit.table().rows)
+    elements = [row.name.startswith("shares") for row in fit.table()]
+    are_doubted = [row.against == ("chains-move-axes",) for row in fit.table()]
+    assert are_doubted == (elements if coordinates is None else [False] * len(NAMES))
     both = a_fit(doubted(moves(0), Code.CHAINS_MOVE_AXES.doubt("axes", coordinates)))
     assert not both.trusted_for("a")
     assert both.trusted_for("theta[0,0]")
+
+
+@pytest.mark.parametrize("code", [Code.CHAINS_MOVE_AXES, Code.WEIGHTS_MOVE_AXES])
+def test_an_element_of_a_simplex_depends_on_how_its_coordinates_do(code):
+    """It is a function of all of them, such as the two with the numbers 4 and 5."""
+    fit = a_fit(doubted(code.doubt("axes", (4, 5))))
+    assert not fit.trusted_for("shares[0,0]")
+    assert fit.table()["shares[0,2]"].against == (code.value,)
+    assert fit.trusted_for(["shares[1,0]", "shares[1,1]", "a", "theta"])
+    across = a_fit(doubted(code.doubt("axes", (4, 6))))  # each simplex has one of the two
+    assert across.trusted_for(["shares[0,0]", "shares[0,1]"])
+    assert not across.trusted_for(["shares[0,0]", "shares[1,0]"])
+
+
+def test_a_doubt_about_axes_of_one_coordinate_is_about_that():
+    fit = a_fit(doubted(Code.CHAINS_MOVE_AXES.doubt("axes", (0,))))
+    assert not fit.trusted_for("a")
+    assert fit.table()["a"].against == ("chains-move-axes",)
+    assert fit.trusted_for(["theta", "shares"])
 
 
 def test_a_number_that_is_surely_off_is_not_trusted_in_a_doubted_fit():
@@ -326,6 +346,14 @@ def test_a_record_has_the_table_and_the_explanation(tmp_path):
     ):
         assert words in page
     assert "0.05±0.01" in page
+
+
+def test_a_page_names_the_parameters_of_all_doubts_with_one_code():
+    fit = a_fit(doubted(moves(0), moves(8)))
+    page = ksivi.report.run_page(ksivi.Record.of(fit, data="people.csv"))
+    assert page.count("<code>chains-move</code></dt>") == 1
+    for name in ("a", "theta[0,0]"):
+        assert f"It is about <strong>{name}</strong>." in page
 
 
 def test_a_record_whose_columns_do_not_fit_is_refused(tmp_path):

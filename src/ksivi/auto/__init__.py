@@ -2,7 +2,7 @@
 
 from ._fit import fit as fit
 from ._recipe import Recipe as Recipe
-from ._refine import Refined
+from ._refined import Refined
 from ._whitened import whitened as whitened
 
 __all__ = ["Refined"]

@@ -120,7 +120,7 @@ def chains_move(found: Correction) -> list[Doubt]:
 
 def _moves(what: str, code: Code, code_of_axes: Code, found: Correction) -> list[Doubt]:
     """Axes change with their coordinates. So after a doubt about some coordinates there is one about
-    axes only if these are wrong without them too."""
+    axes only if these are wrong without them too. Axes of one coordinate are about that one."""
     doubts = []
     if not found.change.is_small(found.error):
         large = found.change.too_large(found.error)
@@ -134,8 +134,9 @@ def _moves(what: str, code: Code, code_of_axes: Code, found: Correction) -> list
         large = found.turned.too_large(found.error)
         sentence = f"{what} move the draws along their principal axes: {large}"
         along = found.coordinates_along
-        if not doubts or along is None or len(along) > 1:
-            doubts.append(code_of_axes.doubt(sentence, along))
+        is_one = along is not None and len(along) == 1
+        if not (doubts and is_one):  # alone, that coordinate was found to be right
+            doubts.append((code if is_one else code_of_axes).doubt(sentence, along))
     return doubts
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import time
@@ -36,6 +37,7 @@ from ..training import (
     on_devices,
     stages,
 )
+from ._amended import of_target, with_doubts_of
 from ._answers import Draws, mixture_answer, sampler_again, trained_answer
 from ._arguments import Kind, as_batch, as_init, as_kind, as_target, is_batch, is_of, names_given
 from ._large import find_large, large_answer
@@ -49,12 +51,13 @@ from ._refine import (
     checked_before,
     refined,
     refined_again,
+    refined_or_why,
     require_refinement,
     with_refined,
 )
 from ._scores import fit_to_score
 from ._start import Start, find_start, start_from
-from ._verdict import Answer, conclude, cost_of, ended_by_budget, of_target, with_doubts_of
+from ._verdict import Answer, conclude, cost_of, ended_by_budget
 
 
 def fit(
@@ -111,9 +114,9 @@ def fit(
         `fit.refined.trusted` is about them. A checked fit to this target as `init` is not fitted
         again, but for the exceptions in the guide to `fit`.
     - `num_steps`: maximum number of training steps.
-    - `budget_s`: approximate limit in seconds. If it ends a stage, the result depends on the speed
-        of the machine, and the status says what was left out. If it ends the search, there is
-        nothing to return, and `RuntimeError` is raised.
+    - `budget_s`: approximate limit in seconds, for all but `refine`. If it ends a stage, the result
+        depends on the speed of the machine, and the status says what was left out. If it ends the
+        search, there is nothing to return, and `RuntimeError` is raised.
     - `progress`: whether to show what is going on, on stderr: a bar if it is a terminal, else a
         line per stage. Default: yes.
     - `callbacks`: each is called with a `Chunk` after every few hundred training steps. One that
@@ -200,11 +203,12 @@ class _Plan:
 
 
 def _fit(key: PRNGKeyArray, target: Target, plan: _Plan) -> Fit[FitDiagnostics]:
-    rng, began = generator(key), time.perf_counter()
+    rng, began, numbers = generator(key), time.perf_counter(), itertools.count(1)
 
     def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
-        known = dataclasses.replace(plan, init=init, is_advised=False)
-        return _fit_as_it_is(rng, other, known, began)
+        known = plan.checkpoints and plan.checkpoints.part(next(numbers))
+        part = dataclasses.replace(plan, init=init, is_advised=False, checkpoints=known)
+        return _fit_as_it_is(rng, other, part, began)
 
     if plan.checked is not None and plan.refine is not None:
         plan.show("refinement")
@@ -233,13 +237,10 @@ def _fit_as_it_is(
     if evaluate.is_over:
         answer = ended_by_budget(answer, plan.budget, is_large)
     if plan.refine is not None:
-        evaluate.deadline = math.inf
-        with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
-            corrected = refined(rng, evaluate, plan.refine, answer, start.modes)
-    fit = conclude(answer, start, cost_of(answer, evaluate, began), plan.budget)
-    known = dataclasses.replace(fit.diagnostics, given=plan.given)
-    fit = dataclasses.replace(fit, diagnostics=known)
-    return fit if plan.refine is None else with_refined(fit, corrected)
+        corrected = refined_or_why(refined, rng, evaluate, plan.refine, answer, start.modes)
+    cost = cost_of(answer, evaluate, began)
+    fit = conclude(answer, start, cost, plan.budget, plan.given)
+    return fit if corrected is None else with_refined(fit, corrected)
 
 
 def _small(

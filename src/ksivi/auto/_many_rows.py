@@ -4,27 +4,26 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
 
 from .._core.mixtures import root_of
 from .._core.roots import DenseRoot
-from .._core.wording import apart
-from ..results import Code, Fit, FitDiagnostics, Posterior
+from ..results import Code, Cost, Fit, FitDiagnostics, Posterior
 from ..targets import CHUNK, OutOfTime, Passes, Target
+from ._amended import of_target
 from ._measured import LARGE_DIM
+from ._on_rows import WORST_ERROR, is_wrong, judged
 from ._peak import Peak, Peaks, centre_at, centre_from_search, peak_from, peaks_from_search
+from ._price import EndedInSearch
 from ._subsample import FEWEST_ROWS, GOOD_ERROR, Sampled, Sampler
-from ._verdict import FitTo, of_target, with_doubt, with_remark
+from ._verdict import FitTo, late
 
 _FEW_ROWS, _ROWS_PER_DIM = 4 * FEWEST_ROWS, 100
 """So few rows, or so few for each dimension, are all used: some would not be enough."""
-_WORST_ERROR = 0.1
-"""A larger error of the log density is a doubt, in nats."""
 _NUM_DRAWS, _MOST_FITS = 128, 3
 _NUM_MOMENTS = 1_000
 """Draws that give a mean and widths; more where a covariance has more dimensions."""
@@ -72,15 +71,22 @@ def fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fit
 
     All rows are used instead if there are few, or if some are not enough and all are in memory.
     """
+    costs: list[Cost] = []
+
+    def fit_to(other: Target, init: Posterior | None) -> Fit[FitDiagnostics]:
+        fit = plan.fit_to(other, init)
+        costs.append(fit.cost)
+        return fit
+
     try:
-        fit = _fit_to_rows(rng, target, plan)
+        fit = _fit_to_rows(rng, target, plan._replace(fit_to=fit_to))
     except OutOfTime:
         raise RuntimeError(
             f"budget_s = {plan.budget:g} s ended during the search on some rows, which also passes over "
             f"all {target.density.num_rows:,} rows: give a larger budget_s, or fewer rows"
         ) from None
-    cost = dataclasses.replace(fit.cost, seconds=time.perf_counter() - plan.began)
-    return dataclasses.replace(fit, cost=cost)
+    seconds = time.perf_counter() - plan.began
+    return dataclasses.replace(fit, cost=Cost.of_all(costs, seconds))
 
 
 def _fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[FitDiagnostics]:
@@ -93,12 +99,9 @@ def _fit_to_rows(rng: np.random.Generator, target: Target, plan: Plan) -> Fit[Fi
     peaks = _peaks(rng, sampler, plan)
     plan.show("choice of rows")
     found = sampler.around(peaks.best)
-    if whole is not None and (peaks.num_rivals or found.error > _WORST_ERROR):
+    if whole is not None and (peaks.num_rivals or found.error > WORST_ERROR):
         return plan.fit_to(whole, plan.init)
-    fit, found = _fitted(rng, sampler, peaks, found, plan)
-    if whole is not None and found.error > _WORST_ERROR:
-        return plan.fit_to(whole, fit.posterior)
-    return fit
+    return _fitted(sampler, peaks, found, whole, plan)
 
 
 def _few_rows(target: Target) -> int:
@@ -120,51 +123,76 @@ def _peaks(rng: np.random.Generator, sampler: Sampler, plan: Plan) -> Peaks:
 
 
 def _fitted(
-    rng: np.random.Generator, sampler: Sampler, peaks: Peaks, found: Sampled, plan: Plan
-) -> tuple[Fit[FitDiagnostics], Sampled]:
-    """Fits surrogates, each around the answer before, until the error at the answer is small."""
-    peak, start = peaks.best, plan.init or sampler.start(peaks.best, found)
-    for left in range(_MOST_FITS, 0, -1):
-        fit = plan.fit_to(found.target, start)
-        if fit.status.kind == "interrupted":
-            return of_target(fit, sampler.target), found
-        plan.show(f"pass over all {sampler.passes.num_rows:,} rows")
-        draws = fit.posterior.host_draws(rng, _NUM_DRAWS)
-        offset, error = _measured(sampler, found, draws, peak)
-        found = dataclasses.replace(found, error=error)
-        moments = fit.posterior.host_draws(rng, max(_NUM_MOMENTS, 4 * sampler.target.dim))
-        better = _better(sampler, found, moments) if left > 1 and error > GOOD_ERROR else None
-        if better is None:
-            break
-        (peak, found), start = better, fit.posterior
-    noted = _noted(of_target(fit, sampler.target), sampler, peaks, found, offset)
-    return _judged(noted, peaks, found, sampler.passes.num_rows), found
+    sampler: Sampler, peaks: Peaks, found: Sampled, whole: Target | None, plan: Plan
+) -> Fit[FitDiagnostics]:
+    """Fits surrogates, each around the answer before, and then all rows, until the error is small.
+
+    Once there is an answer, the end of the time and Ctrl-C leave the last one that was checked.
+    """
+    first = plan.fit_to(found.target, plan.init or sampler.start(peaks.best, found))
+    if first.status.kind == "interrupted":
+        return of_target(first, sampler.target)
+    offset, error = _measured(first, sampler, peaks.best, found, plan)
+    fit, ended = _noted(first, sampler, peaks, found, offset, error), None
+    try:
+        for better in _better(fit, sampler, peaks, found, plan):
+            fit = better
+        if whole is not None and is_wrong(fit):
+            return _finished(plan.fit_to(whole, fit.posterior), plan)
+    except (OutOfTime, EndedInSearch):
+        ended = late(plan.budget)
+    except KeyboardInterrupt:
+        ended = Code.INTERRUPTED.doubt("stopped by the user before more rows were used")
+    return judged(fit, peaks.improper, ended)
 
 
 def _measured(
-    sampler: Sampler, found: Sampled, draws: Float[np.ndarray, "n d"], peak: Peak
+    fit: Fit[FitDiagnostics], sampler: Sampler, peak: Peak, found: Sampled, plan: Plan
 ) -> tuple[float, float]:
     """The mean and the standard deviation of f − f̃ over draws; NaN if there is no time for it."""
     try:
-        return sampler.offset(found.target, draws, peak.point)
+        return _offset(fit, sampler, peak, found, plan)
     except (OutOfTime, KeyboardInterrupt):  # the answer is there already
         return math.nan, math.nan
 
 
+def _offset(
+    fit: Fit[FitDiagnostics], sampler: Sampler, peak: Peak, found: Sampled, plan: Plan
+) -> tuple[float, float]:
+    plan.show(f"pass over all {sampler.passes.num_rows:,} rows")
+    draws = fit.posterior.host_draws(sampler.rng, _NUM_DRAWS)
+    return sampler.offset(found.target, draws, peak.point)
+
+
 def _better(
-    sampler: Sampler, found: Sampled, draws: Float[np.ndarray, "n d"]
-) -> tuple[Peak, Sampled] | None:
-    """A surrogate with a smaller error, around the mean of draws; None if there is none."""
-    try:
-        peak = _recentred(sampler, draws)
-        better = sampler.around(peak, found)
-    except (OutOfTime, KeyboardInterrupt):
-        return None
-    return (peak, better) if better.error < found.error else None
+    fit: Fit[FitDiagnostics], sampler: Sampler, peaks: Peaks, found: Sampled, plan: Plan
+) -> Iterator[Fit[FitDiagnostics]]:
+    """Fits to more rows, each around the mean of the draws of the one before."""
+    for _ in range(_MOST_FITS - 1):
+        error = fit.diagnostics.rows_error
+        if not error > GOOD_ERROR:
+            return
+        peak = _recentred(sampler, fit.posterior)
+        found = sampler.around(peak, dataclasses.replace(found, error=error))
+        if not found.error < error:
+            return
+        fit = _finished(plan.fit_to(found.target, fit.posterior), plan)
+        fit = _noted(fit, sampler, peaks, found, *_offset(fit, sampler, peak, found, plan))
+        yield fit
 
 
-def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
+def _finished(fit: Fit[FitDiagnostics], plan: Plan) -> Fit[FitDiagnostics]:
+    """The fit, if its checks came to their end. Otherwise what ended them is raised once more."""
+    if fit.status.kind == "interrupted":
+        raise KeyboardInterrupt
+    if fit.diagnostics.parameters is None and time.perf_counter() > plan.deadline:
+        raise OutOfTime
+    return fit
+
+
+def _recentred(sampler: Sampler, posterior: Posterior) -> Peak:
     """The Gaussian with the mean and the covariance of draws."""
+    draws = posterior.host_draws(sampler.rng, max(_NUM_MOMENTS, 4 * sampler.target.dim))
     peak = centre_at(sampler.passes, draws.mean(axis=0), draws.std(axis=0), sampler.beta)
     if peak.hessian is None:
         return peak
@@ -172,9 +200,17 @@ def _recentred(sampler: Sampler, draws: Float[np.ndarray, "n d"]) -> Peak:
 
 
 def _noted(
-    fit: Fit[FitDiagnostics], sampler: Sampler, peaks: Peaks, found: Sampled, offset: float
+    fit: Fit[FitDiagnostics],
+    sampler: Sampler,
+    peaks: Peaks,
+    found: Sampled,
+    offset: float,
+    error: float,
 ) -> Fit[FitDiagnostics]:
-    """The fit with what is known of its rows. A surrogate's evidence is relative to a point."""
+    """The fit to a surrogate as one to the target, with what is known of its rows.
+
+    A surrogate's evidence is relative to a point.
+    """
     known = fit.diagnostics
     diagnostics = dataclasses.replace(
         known,
@@ -182,41 +218,11 @@ def _noted(
         log_evidence=known.log_evidence + offset,
         num_rows=found.num_rows,
         num_all_rows=sampler.passes.num_rows,
-        rows_error=found.error,
+        rows_error=error,
         num_modes=1 + peaks.num_rivals,
         num_paths=peaks.num_paths,
     )
-    return dataclasses.replace(fit, diagnostics=diagnostics)
-
-
-def _judged(
-    fit: Fit[FitDiagnostics], peaks: Peaks, found: Sampled, num_rows: int
-) -> Fit[FitDiagnostics]:
-    """The fit with what the rows say for it or against it."""
-    used = f"{found.num_rows:,} of {num_rows:,} rows"
-    doubts = []
-    if peaks.improper is not None:
-        doubts.append(peaks.improper)
-    if peaks.num_rivals:
-        others = (
-            f"only the highest of {1 + peaks.num_rivals} modes was examined: others may have as much "
-            "mass, and the rows are not in memory"
-        )
-        doubts.append(Code.ROWS_MODES.doubt(others))
-    if math.isnan(found.error):
-        unknown = f"the draws were checked on {used} only: the error was not measured"
-        doubts.append(Code.ROWS_NOT_MEASURED.doubt(unknown))
-    elif found.error > _WORST_ERROR:
-        error, limit = apart(found.error, _WORST_ERROR, "g")
-        off = (
-            f"the draws were checked on {used}, and the log density is then off by "
-            f"{error} nats, at most {limit} nats to be trusted"
-        )
-        doubts.append(Code.ROWS_ERROR.doubt(off))
-    for doubt in doubts:
-        fit = with_doubt(fit, doubt)
-    remark = f"checked on {used}; the log density is then off by {found.error:.2g} nats"
-    return fit if doubts else with_remark(fit, remark)
+    return dataclasses.replace(of_target(fit, sampler.target), diagnostics=diagnostics)
 
 
 def _whole(target: Target) -> Target | None:

@@ -63,14 +63,18 @@ class Price:
         return f"{price}. {_about_rows(self._evaluate)}" if self._is_advised else price
 
 
-def ended_in_search(budget: float, evaluate: Evaluator, is_advised: bool) -> RuntimeError:
-    """The error of a search that its budget has ended. Nothing is there to return."""
+class EndedInSearch(RuntimeError):
+    """The budget has ended a search. The fit that it belongs to has nothing to return."""
+
+
+def ended_in_search(budget: float, evaluate: Evaluator, is_advised: bool) -> EndedInSearch:
+    """The error of a search that its budget has ended, in words."""
     ended = (
         f"budget_s = {budget:g} s ended during the search, after {evaluate.count:,} evaluations of the "
         f"log density; a fit needs at least {_least_evaluations(evaluate):,}: give a larger budget_s, "
         "or a log density that is quicker"
     )
-    return RuntimeError(f"{ended}. {_about_rows(evaluate)}" if is_advised else ended)
+    return EndedInSearch(f"{ended}. {_about_rows(evaluate)}" if is_advised else ended)
 
 
 def _least_evaluations(evaluate: Evaluator) -> int:

@@ -1,10 +1,10 @@
 """Draws that are corrected after the checks. They are kept apart from the answer's draws."""
 
-import contextlib
 import dataclasses
+import math
 import time
-from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,24 +20,20 @@ from ..results import (
     Fit,
     FitDiagnostics,
     Posterior,
-    RefinedDraws,
     Status,
-    Table,
-    about_run,
-    table_of,
-    trusted_for,
 )
 from ..targets import Evaluator, OutOfTime, Target
+from ._amended import with_ending, without_ending
 from ._arguments import is_of
 from ._doubts import Findings, cannot_tell
 from ._measured import Measured, measure, settled_chains
 from ._modes import Modes, misses_modes
 from ._parameters import checked_parameters
+from ._refined import Refined, Refinement
 from ._trust import doubts_by_weights, doubts_of
 from ._verdict import Answer
 
 Draws = Float[np.ndarray, "n d"]
-Refinement = Literal["hmc", "importance"]
 
 _IN_WORDS = {
     "hmc": "Hamiltonian Monte Carlo from the sampler's draws",
@@ -50,57 +46,6 @@ _JUDGED_ANEW = {
     *(Code.SHARES_WRONG, Code.CHAINS_TOO_SLOW, Code.MISSED_MODE, Code.BUDGET, Code.DIVERGED),
 }
 """Doubts about the answer's draws that the corrected draws need not share."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Refined:
-    """Corrected draws, and the verdict on them. That of the fit is about its own draws.
-
-    **Attributes:**
-
-    - `by`: the method that corrected them.
-    - `posterior`: a `Posterior` of these stored draws.
-    - `effective`: their effective sample size. It is smaller than their number if they were
-        resampled by weights.
-    - `num_transitions`: the transitions of each chain; 0 if they were resampled.
-    - `status`, `trusted`: what new chains, which start at these draws, and the importance weights
-        say of them. Doubts that no correction removes, such as an improper posterior, stay.
-    - `diagnostics`: what the table is made of.
-    - `refine`: the argument of `fit` that asked for them.
-    """
-
-    by: str
-    posterior: Posterior
-    effective: float
-    num_transitions: int
-    status: Status
-    trusted: bool
-    diagnostics: FitDiagnostics
-    refine: Refinement
-
-    def __post_init__(self):
-        known = {"effective_sample_size": self.effective, "refine": self.refine}
-        about = about_run(self.status, self.trusted, self.diagnostics, **known)  # for `to_arviz`
-        object.__setattr__(self, "posterior", dataclasses.replace(self.posterior, about=about))
-
-    def table(self) -> Table:
-        """A row for each number of the model, as `Fit.table`, for the corrected draws."""
-        return table_of(self.posterior, self.status, self.trusted, self.diagnostics)
-
-    def trusted_for(self, names: str | Iterable[str]) -> bool:
-        """Whether the checks found nothing against these parameters, as `Fit.trusted_for`."""
-        return trusted_for(self.posterior, self.status, self.trusted, self.diagnostics, names)
-
-    def in_numbers(self) -> RefinedDraws:
-        number = len(self.posterior.family.points)  # type: ignore[union-attr]  # stored draws
-        about = self.effective, self.num_transitions, self.trusted, str(self.status)
-        return RefinedDraws(self.by, number, *about, self.refine)
-
-    def with_doubts(self, doubts: Sequence[Doubt]) -> "Refined":
-        """The same draws with further reasons not to trust them."""
-        known = () if self.trusted else self.status.doubts
-        status = Status.of_doubts("not trusted", [*known, *doubts])
-        return dataclasses.replace(self, status=status, trusted=False)
 
 
 def require_refinement(refine: str) -> None:
@@ -131,13 +76,20 @@ def refined_again(
     began: float,
 ) -> Fit[FitDiagnostics]:
     """An earlier fit to the same target with corrected draws. Its answer and its verdict stay."""
-    answer, corrected = Answer(earlier.posterior, earlier.diagnostics.answer, None), None
-    with contextlib.suppress(KeyboardInterrupt):  # the answer is there already
-        findings = _measured_again(rng, evaluate, earlier)
-        answer = dataclasses.replace(answer, findings=findings)
-        corrected = refined(rng, evaluate, refine, answer, None)
+    corrected = refined_or_why(_checked_and_refined, rng, evaluate, refine, earlier)
     cost = Cost(time.perf_counter() - began, 0, evaluate.count)
     return with_refined(dataclasses.replace(earlier, cost=cost), corrected)
+
+
+def _checked_and_refined(
+    rng: np.random.Generator,
+    evaluate: Evaluator,
+    refine: Refinement,
+    earlier: Fit[FitDiagnostics],
+) -> Refined | None:
+    findings = _measured_again(rng, evaluate, earlier)
+    answer = Answer(earlier.posterior, earlier.diagnostics.answer, findings)
+    return refined(rng, evaluate, refine, answer, None)
 
 
 def _measured_again(
@@ -152,12 +104,32 @@ def _measured_again(
     return Findings(earlier.diagnostics, doubts, found.weighed, found.moved, found.is_light)
 
 
-def with_refined(fit: Fit[FitDiagnostics], corrected: Refined | None) -> Fit[FitDiagnostics]:
-    """The fit with corrected draws, and what is known of them among its diagnostics."""
-    known = None if corrected is None else corrected.in_numbers()
+def refined_or_why(correct: Callable[..., Refined | None], *arguments: Any) -> Refined | Doubt:
+    """The corrected draws, or the reason why there are none."""
+    try:
+        found = correct(*arguments)
+    except KeyboardInterrupt:  # the answer is there already
+        return Code.NOT_REFINED.doubt(
+            "there are no corrected draws: the refinement was stopped by the user"
+        )
+    return found or Code.NOT_REFINED.doubt(
+        "there are no corrected draws: the draws of the answer could not be checked"
+    )
+
+
+def with_refined(fit: Fit[FitDiagnostics], corrected: Refined | Doubt) -> Fit[FitDiagnostics]:
+    """The fit with corrected draws, and what is known of them among its diagnostics.
+
+    Without corrected draws, its status says why.
+    """
+    fit = without_ending(fit, Code.NOT_REFINED)
     given = tuple(dict.fromkeys([*fit.diagnostics.given, "refine"]))
-    diagnostics = dataclasses.replace(fit.diagnostics, refined=known, given=given)
-    return dataclasses.replace(fit, refined=corrected, diagnostics=diagnostics)
+    made = dataclasses.replace(fit.diagnostics, refined=None, given=given)
+    if isinstance(corrected, Doubt):
+        return with_ending(dataclasses.replace(fit, refined=None, diagnostics=made), corrected)
+    known = dataclasses.replace(made, refined=corrected.in_numbers())
+    corrected = dataclasses.replace(corrected, made=made)
+    return dataclasses.replace(fit, refined=corrected, diagnostics=known)
 
 
 def refined(
@@ -176,6 +148,7 @@ def refined(
     posterior, findings = answer.posterior, answer.findings
     if findings is None or findings.weighed is None or findings.moved is None:
         return None
+    evaluate.deadline = math.inf  # the budget is that of the answer
     by, num_transitions = _IN_WORDS[refine], 0
     if refine == "hmc":
         draws, effective, num_transitions = _settled(rng, evaluate, posterior, findings.moved)

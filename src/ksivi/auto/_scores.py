@@ -12,7 +12,8 @@ from jaxtyping import Float
 from .._core.wording import apart
 from ..results import Code, Cost, Fit, FitDiagnostics, Posterior
 from ..targets import Evaluator, LineDensity, Target
-from ._verdict import FitTo, of_target, with_doubt, with_remark
+from ._amended import of_target, with_doubt, with_remark
+from ._verdict import FitTo
 
 _FEWEST_NODES, _MORE_NODES, _MOST_NODES = 16, 4, 256
 """The nodes of the first fit, how many times as many each later one has, and those of the last."""
@@ -65,8 +66,8 @@ def fit_to_score(
 
 def _sum(before: Cost, cost: Cost, evals_each: int) -> Cost:
     """What all fits cost. The seconds of each count from the beginning of the first."""
-    evals = before.score_evals + evals_each * cost.score_evals
-    return Cost(cost.seconds, before.steps + cost.steps, evals)
+    scores = dataclasses.replace(cost, score_evals=evals_each * cost.score_evals)
+    return Cost.of_all([before, scores], cost.seconds)
 
 
 def _draws(rng: np.random.Generator, posterior: Posterior) -> Float[np.ndarray, "n d"]:

@@ -17,8 +17,6 @@ from ._stopping import Ending
 
 FitTo = Callable[[Target, Posterior | None], Fit[FitDiagnostics]]
 """Fits a target, by a search or from an earlier posterior."""
-_STAY = {one.value for one in (Code.MISSED_MODE, Code.SECOND_MODE, Code.IMPROPER, Code.RUNS_DIFFER)}
-"""Doubts that a fit from an earlier one cannot remove: it makes neither a search nor other runs."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,14 +52,18 @@ def cost_of(answer: Answer, evaluate: Evaluator, began: float) -> Cost:
     return Cost(seconds, trained.steps, evaluate.count + trained.score_evals)
 
 
-def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[FitDiagnostics]:
+def conclude(
+    answer: Answer, start: Start, cost: Cost, budget: float, given: tuple[str, ...] = ()
+) -> Fit[FitDiagnostics]:
     """The answer as a fit. It is trusted if there are no doubts; the status lists them."""
     trained = answer.trained
     fit: Fit = Fit(
         posterior=answer.posterior,
         status=Status("converged", ""),
         trusted=False,
-        diagnostics=FitDiagnostics(training=None if trained is None else trained.diagnostics),
+        diagnostics=FitDiagnostics(
+            training=None if trained is None else trained.diagnostics, given=given
+        ),
         history=_no_steps() if trained is None else trained.history,
         cost=cost,
         state=None if trained is None else trained.state,
@@ -74,6 +76,7 @@ def conclude(answer: Answer, start: Start, cost: Cost, budget: float) -> Fit[Fit
         training=fit.diagnostics.training,
         answer=answer.name,
         num_steps=cost.steps,
+        given=given,
         parameters=_parameters(answer.posterior, answer.findings),
     )
     doubts = _doubts(answer)
@@ -89,55 +92,18 @@ def _parameters(posterior: Posterior, found: Findings) -> ParameterChecks | None
     return checked_parameters(posterior, found.draws, found.moved, weighed, found.has_settled)
 
 
-def with_doubt(fit: Fit[FitDiagnostics], doubt: Doubt) -> Fit[FitDiagnostics]:
-    """The fit with one more reason not to trust it."""
-    status, is_doubted = fit.status, fit.status.kind == "not trusted"
-    reason = f"{status.reason}; {doubt}" if is_doubted else str(doubt)
-    new = Status("not trusted", reason, (*status.doubts, doubt))
-    fit = dataclasses.replace(fit, status=new, trusted=False)
-    if fit.refined is None:
-        return fit
-    refined = fit.refined.with_doubts([doubt])  # corrected by the same log density
-    known = dataclasses.replace(fit.diagnostics, refined=refined.in_numbers())
-    return dataclasses.replace(fit, refined=refined, diagnostics=known)
-
-
-def with_doubts_of(fit: Fit[FitDiagnostics], earlier: Fit) -> Fit[FitDiagnostics]:
-    """The fit with what an earlier fit to its target found by a search or by independent runs.
-
-    A fit that starts from it has neither.
-    """
-    if fit.status.kind == "interrupted":
-        return fit
-    for doubt in earlier.status.doubts:
-        is_known = doubt.code in fit.status.codes
-        fit = fit if is_known or doubt.code not in _STAY else with_doubt(fit, doubt)
-    return fit
-
-
-def with_remark(fit: Fit[FitDiagnostics], remark: str) -> Fit[FitDiagnostics]:
-    """The fit with a remark at the end of its status."""
-    status = dataclasses.replace(fit.status, reason=f"{fit.status.reason}; {remark}")
-    return dataclasses.replace(fit, status=status)
-
-
-def of_target(fit: Fit[FitDiagnostics], target: Target) -> Fit[FitDiagnostics]:
-    """A fit to what stood for the target, such as a surrogate, as a fit to the target itself."""
-    of = lambda posterior: dataclasses.replace(posterior, target=target)  # noqa: E731
-    refined = fit.refined
-    if refined is not None:
-        refined = dataclasses.replace(refined, posterior=of(refined.posterior))
-    return dataclasses.replace(fit, posterior=of(fit.posterior), refined=refined)
-
-
 def ended_by_budget(answer: Answer, budget: float, is_large: bool) -> Answer:
     """The answer, with a doubt if a better one would have been tried: not after a large one."""
     findings = answer.findings
     if findings is None or answer.is_final or (is_large and findings.moved is not None):
         return answer
-    late = f"budget_s = {budget:g} s ended before a better answer was tried"
-    doubts = [*findings.doubts, Code.BUDGET.doubt(late)]
+    doubts = [*findings.doubts, late(budget)]
     return dataclasses.replace(answer, findings=dataclasses.replace(findings, doubts=doubts))
+
+
+def late(budget: float) -> Doubt:
+    """The doubt about an answer that is not good enough, and the last that there was time for."""
+    return Code.BUDGET.doubt(f"budget_s = {budget:g} s ended before a better answer was tried")
 
 
 def _no_steps() -> dict[str, np.ndarray]:

@@ -154,6 +154,7 @@ def _as_json(record: Record) -> dict[str, Any]:
 def _remove_snapshots(snapshots: Path) -> None:
     """Removes the snapshots of a fit that is complete. Other files in the folder are not ours."""
     with contextlib.suppress(OSError):
-        for path in snapshots.glob("step-*.safetensors"):
-            path.unlink()
-        snapshots.rmdir()
+        for folder in (*snapshots.glob("run-*"), snapshots):  # a fit to some rows has several runs
+            for path in folder.glob("step-*.safetensors"):
+                path.unlink()
+            folder.rmdir()

@@ -35,7 +35,7 @@ class Request:
 
         Raises a `ValueError` if the folder has checkpoints of a different request.
         """
-        if (folder / _FILE).is_file() and any((folder / CHECKPOINTS).glob("step-*")):
+        if (folder / _FILE).is_file() and any((folder / CHECKPOINTS).rglob("step-*")):
             before = dataclasses.asdict(Request.read(folder))
             if other := [
                 name for name, value in dataclasses.asdict(self).items() if before[name] != value

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 Draws = Float[np.ndarray, "n p"]
 Rows = Float[np.ndarray, "p n"]
@@ -140,14 +140,21 @@ def _lowered(found: list[_Change], certainty: float) -> tuple[np.ndarray, np.nda
 
 @np.errstate(all="ignore")  # a number that overflows has no bounds
 def _changes(draws: Draws, better: Better) -> list[_Change]:
-    """By chains, and by weights if there are any. Numbers that are constant do not change."""
+    """By chains, and by weights if there are any."""
     answer = _Sample.of(np.ascontiguousarray(draws.T))
     noise = answer.own_variance / len(draws)
     found = [_by_chains(answer, noise, better)]
     if better.weighed is not None and better.weights is not None:
         found.append(_by_weights(answer, noise, better.weighed, better.weights))
-    constant = np.ptp(draws, axis=0) == 0
-    return [_Change(*(np.where(constant, 0.0, part) for part in one)) for one in found]
+    is_constant = np.ptp(draws, axis=0) == 0
+    right = np.where(_are_all(draws[0], better), 0.0, np.nan)  # of numbers without a scale
+    return [_Change(*(np.where(is_constant, right, part) for part in one)) for one in found]
+
+
+def _are_all(values: Column, better: Better) -> Bool[np.ndarray, " p"]:
+    """Whether all states and all weighed draws have these values."""
+    same = np.all(better.states == values, axis=(0, 1))
+    return same if better.weighed is None else same & np.all(better.weighed == values, axis=0)
 
 
 class _Sample(NamedTuple):

@@ -47,13 +47,10 @@ def _what_now(record: Record) -> str:
 
 
 def _item(record: Record, step: NextStep) -> str:
-    """The doubts of a next step, each code once, and then the step."""
-    first = {doubt.code: doubt for doubt in reversed(step.doubts)}
-    known = [(first[name], Code.of(name)) for name in step.codes]
-    terms = "".join(
-        f"<dt>{escape(code.title)} <code>{doubt.code}</code></dt>" for doubt, code in known if code
-    )
-    touched = "".join(dict.fromkeys(_about(record, doubt) for doubt, _ in known))
+    """The doubts of a next step, each code once, what all of them are about, and then the step."""
+    codes = [code for code in map(Code.of, step.codes) if code]
+    terms = "".join(f"<dt>{escape(code.title)} <code>{code.value}</code></dt>" for code in codes)
+    touched = "".join(dict.fromkeys(_about(record, doubt) for doubt in step.doubts))
     return f"{terms}<dd>{touched}{_formatted(step.text)}</dd>"
 
 

@@ -43,6 +43,7 @@ from ._table import Parameter as Parameter
 from ._table import Shown as Shown
 from ._table import Table as Table
 from ._verdicts import about as about
+from ._verdicts import explained as explained
 from ._verdicts import numbers_of as numbers_of
 from ._verdicts import table_of as table_of
 from ._verdicts import trusted_for as trusted_for

@@ -11,6 +11,10 @@ _ALL_ROWS = (
     "Give the rows as arrays if they fit into memory: `fit` then uses all of them where some are "
     "not enough"
 )
+_AXES = (
+    "Functions of several of these parameters are wrong. An element of a simplex or of a matrix can "
+    "also be such a function: `fit.table()` judges each number alone."
+)
 REPARAMETRISE = (
     "reparametrise: write hierarchical models in their non-centred form, and standardise the data"
 )
@@ -58,8 +62,7 @@ class Code(enum.Enum):
     CHAINS_MOVE_AXES = (
         "chains-move-axes",
         "Chains of HMC change how parameters depend on each other",
-        "Functions of several of these parameters are wrong. This says nothing against one alone: "
-        "`fit.table()` judges each. Parameters that `chains-move` names were left out here.",
+        f"{_AXES} Parameters that `chains-move` names were left out here.",
         True,
         ("go on", "states", "reparametrise", "nuts"),
     )
@@ -87,8 +90,7 @@ class Code(enum.Enum):
     WEIGHTS_MOVE_AXES = (
         "weights-move-axes",
         "Importance weights change how parameters depend on each other",
-        "Functions of several of these parameters are wrong. This says nothing against one alone: "
-        "`fit.table()` judges each. Parameters that `weights-move` names were left out here.",
+        f"{_AXES} Parameters that `weights-move` names were left out here.",
         True,
         ("weights", "go on", "reparametrise", "nuts"),
     )
@@ -102,13 +104,14 @@ class Code(enum.Enum):
     RUNS_DIFFER = (
         "runs-differ",
         "Two runs of the training found different draws",
-        "Fit again with another key. If the doubt returns, plot the draws of both fits: modes that "
-        "only one of them has are real, unless their density is much lower.",
+        "Fit again with another key and without `init=`. If the doubt returns, plot the draws of both "
+        "fits: modes that only one of them has are real, unless their density is much lower.",
     )
     RUN_NOT_EXAMINED = (
         "run-not-examined",
         "The second run could not be compared",
-        "Fit again with another key. If the doubt returns, look for overflow in the log density.",
+        "Fit again with another key and without `init=`. If the doubt returns, look for overflow in "
+        "the log density.",
     )
     MISSED_MODE = (
         "missed-mode",
@@ -186,6 +189,13 @@ class Code(enum.Enum):
         "interrupted",
         "The run was stopped",
         "Run the same call again. With `checkpoint=folder` the training continues where it was.",
+    )
+    NOT_REFINED = (
+        "not-refined",
+        "There are no corrected draws",
+        'Ask for them again, `fit = ksivi.fit(key, target, init=fit, refine="hmc")`, and let the '
+        "refinement finish. If the draws of the answer could not be checked, mend that first.",
+        False,
     )
     ROWS_ERROR = (
         "rows-error",

@@ -293,6 +293,8 @@ class FitDiagnostics(Diagnostics):
 
     def _rows(self) -> str:
         used = f"{self.num_rows:,} of {self.num_all_rows:,}"
+        if math.isnan(self.rows_error):
+            return f"{used}; the error of the log density was not measured"
         return f"{used}; the log density is then off by {self.rows_error:.2g} nats"
 
     def _searched(self) -> str:

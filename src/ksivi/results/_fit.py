@@ -87,7 +87,8 @@ class Fit(Generic[D]):
 
         It can be True in a fit that is not trusted because of other parameters. Some doubts are
         about all parameters, such as a missed mode; it is False then. Others are about how
-        parameters depend on each other: each alone can be trusted then, but not two of them.
+        coordinates depend on each other: a number that is one coordinate can be trusted then, but
+        not two of them, nor an element of a simplex.
 
         **Arguments:**
 

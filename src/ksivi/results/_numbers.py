@@ -54,13 +54,28 @@ class Numbers:
             offset += math.prod(site.shape)
         return np.concatenate(parts)
 
-    def touched(self, coordinates: Int[np.ndarray, " k"]) -> Bool[np.ndarray, " p"]:
-        """Which numbers depend on any of these coordinates."""
-        dim = sum(math.prod(shape) for _, shape in self.layout)
-        is_touched = np.zeros(dim, bool)
-        is_touched[[i for i in coordinates if 0 <= i < dim]] = True
-        before = np.concatenate([[0], np.cumsum(is_touched)])
-        return before[self.spans[:, 1]] > before[self.spans[:, 0]]
+    def touched(
+        self, coordinates: Int[np.ndarray, " k"], fewest: int = 1
+    ) -> Bool[np.ndarray, " p"]:
+        """Which numbers depend on any of these coordinates, or on at least so many of them."""
+        before = np.concatenate([[0], np.cumsum(self._is_one_of(coordinates))])
+        return before[self.spans[:, 1]] - before[self.spans[:, 0]] >= fewest
+
+    def shared(
+        self, coordinates: Int[np.ndarray, " k"], chosen: Bool[np.ndarray, " p"]
+    ) -> Int[np.ndarray, " m"]:
+        """Those of these coordinates that any of the chosen numbers depends on."""
+        begin, end = (np.bincount(x, minlength=self.dim + 1) for x in self.spans[chosen].T)
+        is_needed = np.cumsum(begin - end)[:-1] > 0
+        return np.flatnonzero(self._is_one_of(coordinates) & is_needed)
+
+    @functools.cached_property
+    def dim(self) -> int:
+        """The number of coordinates."""
+        return sum(math.prod(shape) for _, shape in self.layout)
+
+    def _is_one_of(self, coordinates: Int[np.ndarray, " k"]) -> Bool[np.ndarray, " d"]:
+        return np.isin(np.arange(self.dim), coordinates)
 
     def of(self, x: Points) -> Float[np.ndarray, "n p"]:
         """The numbers at unconstrained points, one column each."""

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int
 
 from .._core.checks import describe
 from ._advice import NextStep, about_refined, next_steps, to_know
@@ -24,7 +24,7 @@ _MOST_OFF = 0.3
 """In a fit with doubts, a number whose mean or log width is surely off by more is not trusted."""
 _MOST_NAMES = 6
 _ABOUT_AXES = (Code.CHAINS_MOVE_AXES.value, Code.WEIGHTS_MOVE_AXES.value)
-"""Doubts about how parameters depend on each other. Alone, each has the right mean and width."""
+"""Doubts about how coordinates depend on each other. Alone, each has the right mean and width."""
 _BEFORE = "All below is about the draws before the refinement."
 _NOTHING = "The checks found nothing to act on."
 _NO_CODES = "There is no code: an earlier version of ksivi, or another library, gave this status."
@@ -141,15 +141,15 @@ def _reasons(
     everything = np.ones(len(numbers_of(posterior).names), bool)
     if trusted:
         return []
-    alone = [one for one in status.doubts if one.code not in _ABOUT_AXES]
+    alone = [one for one in status.doubts if not _is_about_axes(one)]
     about_all = [(one.code, everything) for one in alone if one.is_about_all]
     is_local = status.kind == "not trusted" and any(
-        one.coordinates or one.code in _ABOUT_AXES for one in status.doubts
+        one.coordinates or _is_about_axes(one) for one in status.doubts
     )
     if not is_local:
         return about_all or [(str(status.kind), everything)]
     local = [reason for one in alone if one.coordinates for reason in _local(posterior, one)]
-    found = [*local, *about_all]
+    found = [*local, *_of_axes(posterior, status), *about_all]
     is_doubted = np.any([~everything, *(of for _, of in found)], axis=0)
     stored = _stored(diagnostics)
     bounds = [] if stored is None else _off(stored)
@@ -163,6 +163,14 @@ def _local(posterior: Posterior, doubt: Doubt) -> list[_Reason]:
     return [(doubt.code, is_moved), (TAIL, numbers.touched(tails) & ~is_moved)]
 
 
+def _of_axes(posterior: Posterior, status: Status) -> list[_Reason]:
+    """The numbers that depend on several coordinates of a doubt about axes, such as an element of a
+    simplex: how these depend on each other changes each of them."""
+    numbers = numbers_of(posterior)
+    about_axes = [(one.code, _axes(numbers, one)) for one in status.doubts if _is_about_axes(one)]
+    return [(code, numbers.touched(axes, _fewest(axes))) for code, axes in about_axes]
+
+
 def trusted_for(
     posterior: Posterior,
     status: Status,
@@ -174,8 +182,24 @@ def trusted_for(
     wanted = chosen(posterior, names)
     if not np.all(trusted_numbers(posterior, status, trusted, diagnostics)[wanted]):
         return False
-    doubts = [one for one in status.doubts if not trusted and one.code in _ABOUT_AXES]
-    return all(np.sum(_touched(posterior, one)[wanted]) < 2 for one in doubts)
+    numbers = numbers_of(posterior)
+    doubted = [_axes(numbers, one) for one in status.doubts if not trusted and _is_about_axes(one)]
+    return all(len(numbers.shared(axes, wanted)) < _fewest(axes) for axes in doubted)
+
+
+def _is_about_axes(doubt: Doubt) -> bool:
+    return doubt.code in _ABOUT_AXES
+
+
+def _axes(numbers: Numbers, doubt: Doubt) -> Int[np.ndarray, " k"]:
+    """The coordinates of a doubt about axes."""
+    everything = np.arange(numbers.dim)
+    return everything if doubt.coordinates is None else np.asarray(doubt.coordinates, int)
+
+
+def _fewest(axes: Int[np.ndarray, " k"]) -> int:
+    """So many coordinates of a doubt about axes are wrong together: two, or the only one."""
+    return min(2, len(axes))
 
 
 def _touched(posterior: Posterior, doubt: Doubt) -> Bool[np.ndarray, " p"]:

@@ -100,6 +100,10 @@ class Checkpoints:
         with self._warn_on_os_error("created"):
             self.folder.mkdir(parents=True, exist_ok=True)
 
+    def part(self, number: int) -> "Checkpoints":
+        """A folder in this one, for one of several runs."""
+        return Checkpoints(self.folder / f"run-{number}", self.every, self.extra_identity)
+
     def is_due(self, before: int, after: int) -> bool:
         return after // self.every > before // self.every
 
