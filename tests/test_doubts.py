@@ -2,11 +2,15 @@
 
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ksivi.auto._doubts import Correction, chains_move, weights_move
-from ksivi.diagnostics import Importance, difference
+import ksivi
+from ksivi.auto._doubts import Correction, chains_move, too_unlikely, weights_move
+from ksivi.auto._measured import Measured, some_log_densities
+from ksivi.diagnostics import Importance, chains, difference
+from ksivi.targets import Evaluator
 
 
 def _changed(shift, turn=False):
@@ -126,3 +130,31 @@ def test_a_doubt_about_one_coordinate_is_not_one_about_the_axes_that_it_is_part_
     axes = np.linalg.eigh(np.corrcoef(exact, rowvar=False))[1]
     (doubt,) = chains_move(Correction(difference(draws, exact), draws, exact, axes))
     assert doubt.coordinates == (0,)
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_draws_beside_a_bent_posterior_are_unlikely(is_right):
+    """Their means, widths and tails are right in every coordinate."""
+    rng = np.random.default_rng(0)
+    log_density = lambda x: -0.5 * (x[0] ** 2 + ((x[1] - x[0] ** 2) / 0.3) ** 2)  # noqa: E731
+    evaluate = Evaluator(ksivi.Target(log_density, 2))
+    first, noise = rng.normal(size=(2, 8_000))
+    second = first**2 + 0.3 * noise
+    draws = np.stack([first, second if is_right else rng.permutation(second)], axis=1)
+    moved = chains(rng, evaluate, draws[:1_000])
+    assert difference(draws, moved.settled).is_small()
+    likely = some_log_densities(evaluate, draws)
+    share = Measured(draws, None, None, moved, log_densities=likely).unlikely
+    doubt = too_unlikely(share)
+    if is_right:
+        assert share == pytest.approx(0.05, abs=0.03)
+        assert doubt is None
+    else:
+        assert share > 0.4
+        assert doubt.code == "joint-shape"
+
+
+def test_nobody_vouches_for_the_joint_shape_in_many_dimensions():
+    evaluate = Evaluator(ksivi.Target(lambda x: -0.5 * jnp.sum(x**2), 151))
+    assert some_log_densities(evaluate, np.zeros((3, 151))) is None
+    assert too_unlikely(None) is None

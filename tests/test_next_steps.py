@@ -188,5 +188,5 @@ def test_only_a_trained_sampler_is_told_a_number_of_steps(code):
     everything = RefinedDraws(BY_HMC, trusted=False, refine=by, **HMC)
     tried = _next(code, answer=TRAINED, num_steps=20_000, refined=everything)
     assert tried.endswith(".")
-    assert "refine=" not in tried
+    assert f'refine="{by}"' not in tried
     assert len(tried) > len(code.next_step.replace("`", "")) + 10  # there is always a next step

@@ -194,6 +194,15 @@ def test_a_number_that_is_surely_off_is_not_trusted_in_a_doubted_fit():
     assert not a_fit(doubted(moves(0)), off=0.5).trusted_for("theta")
 
 
+def test_a_doubt_about_the_joint_shape_is_about_functions_of_several_numbers():
+    fit = a_fit(
+        doubted(Code.JOINT_SHAPE.doubt("draws are where the posterior has hardly any mass"))
+    )
+    assert fit.trusted_for("a")
+    assert not fit.trusted_for(["a", "theta"])
+    assert fit.table()["shares[0,0]"].against == ("joint-shape",)
+
+
 @pytest.mark.parametrize("names", ["foo", ["a", "thetas"], [], 3, ["a", 3], "theta[5,0]", None])
 def test_names_that_are_unknown_are_named(names):
     with pytest.raises(ValueError, match=r"names must be one or more of a, rate, rate\[0\]"):

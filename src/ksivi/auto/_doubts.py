@@ -31,6 +31,11 @@ With the noise of 1,000 draws it is 1.8 times that of two exact samples.
 """
 _OUTSIDE = 0.05
 """The largest share of another run's draws outside the best run's 98% interval."""
+_UNLIKELY = 0.2
+"""The largest share of draws that are less likely than 95% of the chains' states.
+
+In 100 dimensions, draws that are 5% too wide everywhere have a share of 0.18.
+"""
 _LEAST_PART, _MOST_OF_AN_AXIS = 0.01, 0.8
 """Coordinates with at least this part of an axis belong to it, if together they are most of it."""
 _TINY = 1e-30
@@ -179,6 +184,20 @@ def _shares_wrong(
         return None
     found = ", at most ".join(apart(distance, _FAR + error))
     return Code.SHARES_WRONG.doubt(f"importance weights move the draws: sliced distance {found}")
+
+
+def too_unlikely(share: float | None) -> Doubt | None:
+    """Doubts if many draws lie where the posterior has hardly any mass.
+
+    The log density depends on all parameters at once. In a posterior with narrow, bent places,
+    means, widths and tails of each coordinate can be right, and still most draws lie beside it.
+    """
+    if share is None or share <= _UNLIKELY:
+        return None
+    return Code.JOINT_SHAPE.doubt(
+        f"draws are where the posterior has hardly any mass: {share:.0%} of them are less likely than "
+        f"95% of the chains' states, at most {_UNLIKELY:.0%} to be trusted"
+    )
 
 
 def runs_differ(draws: Draws, other: Float[np.ndarray, "m d"]) -> Doubt | None:

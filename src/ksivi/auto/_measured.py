@@ -40,6 +40,8 @@ _SURE_KHAT, _SURE_SHARE = 0.5, 0.7
 """Weights with lighter tails, most of which count, can show alone that the draws are good."""
 _NUM_DRAWS, _MOST_NUMBERS = 10_000, 8_000_000
 """Draws that are compared, if their coordinates are not more numbers than this."""
+_NUM_LIKELY = 2_000
+"""Draws whose log density is compared with that of the chains' states."""
 _FEW_CHAINS, _FEW_TRANSITIONS = 200, 20
 _BATCHES, _MORE_RUNS = 4, 3
 """Chains come in batches. Four of them have one chain per draw that is wanted, if chains are so
@@ -69,6 +71,7 @@ class Measured:
     - `moved`: chains from other draws.
     - `is_sure`: whether the weights have shown alone that the draws are good.
     - `has_settled`: whether the chains were run before, until they had settled.
+    - `log_densities`: log p of some of the draws; None in many dimensions.
     """
 
     draws: Draws
@@ -77,6 +80,7 @@ class Measured:
     moved: Movement
     is_sure: bool = False
     has_settled: bool = False
+    log_densities: Float[np.ndarray, " k"] | None = None
 
     @property
     def states(self) -> Draws:
@@ -102,6 +106,17 @@ class Measured:
     @functools.cached_property
     def by_chains(self) -> Difference:
         return difference(self.draws, self.states)
+
+    @property
+    def unlikely(self) -> float | None:
+        """The share of draws that are less likely than 95% of the chains' states: 5% at the truth.
+
+        Not 99%: a few chains that start far outside may still be on their way.
+        """
+        if self.log_densities is None:
+            return None
+        usual = np.quantile(self.moved.settled_log_densities, 0.05)
+        return float(np.mean(self.log_densities < usual))
 
     @property
     def noise(self) -> float:
@@ -158,7 +173,14 @@ def measure(
         moved = chains(rng, evaluate, before, _FEW_TRANSITIONS)
     else:
         moved = _moved(rng, evaluate, posterior, draws)
-    return Measured(draws, plain, weighed, moved, is_sure)
+    return Measured(
+        draws, plain, weighed, moved, is_sure, log_densities=some_log_densities(evaluate, draws)
+    )
+
+
+def some_log_densities(evaluate: Evaluator, draws: Draws) -> Float[np.ndarray, " k"] | None:
+    """log p of some of the draws. In many dimensions nobody vouches for the joint shape."""
+    return evaluate.log_density(draws[:_NUM_LIKELY]) if evaluate.dim <= LARGE_DIM else None
 
 
 def batch_of_chains(

@@ -26,7 +26,7 @@ from ..targets import Evaluator, OutOfTime, Target
 from ._amended import with_ending, without_ending
 from ._arguments import is_of
 from ._doubts import Findings, cannot_tell
-from ._measured import Measured, measure, settled_chains
+from ._measured import Measured, measure, settled_chains, some_log_densities
 from ._modes import Modes, misses_modes
 from ._parameters import checked_parameters
 from ._refined import Refined, Refinement
@@ -44,6 +44,7 @@ _FEWEST = 1_000
 _JUDGED_ANEW = {
     *(Code.CHAINS_MOVE, Code.CHAINS_MOVE_AXES, Code.WEIGHTS_MOVE, Code.WEIGHTS_MOVE_AXES),
     *(Code.SHARES_WRONG, Code.CHAINS_TOO_SLOW, Code.MISSED_MODE, Code.BUDGET, Code.DIVERGED),
+    Code.JOINT_SHAPE,
 }
 """Doubts about the answer's draws that the corrected draws need not share."""
 
@@ -207,7 +208,9 @@ def _judged(
             draws = first.pooled
         else:
             moved = _chains_from(rng, evaluate, draws)
-        found = Measured(draws, findings.weighed, findings.weighed, moved, has_settled=has_settled)
+        likely = None if has_settled else some_log_densities(evaluate, draws)
+        weights = findings.weighed
+        found = Measured(draws, weights, weights, moved, False, has_settled, likely)
         doubts = (doubts_by_weights if has_settled else doubts_of)(found)
     except (OutOfTime, KeyboardInterrupt, ValueError, np.linalg.LinAlgError):
         unknown = Code.NOT_CHECKED.doubt("the corrected draws were not checked")

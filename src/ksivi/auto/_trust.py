@@ -22,6 +22,7 @@ from ._doubts import (
     chains_move,
     memory_of_modes,
     runs_differ,
+    too_unlikely,
     weights_move,
 )
 from ._measured import (
@@ -91,7 +92,9 @@ def examine(
 def doubts_of(found: Measured) -> list[Doubt]:
     """What chains, and weights where they are reliable, say against draws."""
     compared = found.by_chains, found.draws, found.others, found.axes
-    return [*chains_move(Correction(*compared, error=found.noise)), *doubts_by_weights(found)]
+    doubts = [*chains_move(Correction(*compared, error=found.noise)), *doubts_by_weights(found)]
+    # Wrong coordinates make draws unlikely too: they are named already.
+    return doubts or [doubt for doubt in [too_unlikely(found.unlikely)] if doubt]
 
 
 def doubts_by_weights(found: Measured) -> list[Doubt]:

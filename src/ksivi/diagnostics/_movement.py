@@ -135,6 +135,11 @@ class Movement:
     def settled(self) -> Float[np.ndarray, "m d"]:
         return self.kept.reshape(-1, self.states.shape[2])
 
+    @property
+    def settled_log_densities(self) -> Float[np.ndarray, " m"]:
+        """log p of the states of `settled`."""
+        return self.log_densities[:: -(self.lag // _APART)].ravel()
+
 
 def movement(
     key: PRNGKeyArray,

@@ -101,6 +101,14 @@ class Code(enum.Enum):
         True,
         ("weights", "go on", "other key"),
     )
+    JOINT_SHAPE = (
+        "joint-shape",
+        "Draws lie where the posterior has hardly any mass",
+        "Single parameters passed the checks. Functions of several, such as products and predictions, "
+        "can be far off: correct the draws.",
+        True,
+        ("weights", "states", "nuts"),
+    )
     RUNS_DIFFER = (
         "runs-differ",
         "Two runs of the training found different draws",

@@ -23,7 +23,7 @@ _NUM_DRAWS = 4_000
 _MOST_OFF = 0.3
 """In a fit with doubts, a number whose mean or log width is surely off by more is not trusted."""
 _MOST_NAMES = 6
-_ABOUT_AXES = (Code.CHAINS_MOVE_AXES.value, Code.WEIGHTS_MOVE_AXES.value)
+_ABOUT_AXES = (Code.CHAINS_MOVE_AXES.value, Code.WEIGHTS_MOVE_AXES.value, Code.JOINT_SHAPE.value)
 """Doubts about how coordinates depend on each other. Alone, each has the right mean and width."""
 _BEFORE = "All below is about the draws before the refinement."
 _NOTHING = "The checks found nothing to act on."
