@@ -105,11 +105,18 @@ def _sample(
         raise KeyboardInterrupt
     if not fit.trusted:
         raise RuntimeError(
-            f"NUTS gives no reference for this target: {fit.status}. Try longer chains, a higher "
-            "target_acceptance, or a transform to easier coordinates"
+            f"NUTS gives no reference for this target: {fit.status}. Try longer chains with smaller "
+            f"steps, method=ksivi.NUTS({_longer(method)}), or a transform to easier coordinates"
         )
     assert isinstance(fit.posterior.family, Empirical)
     return fit.posterior.family.points
+
+
+def _longer(method: NUTS) -> str:
+    """Arguments of a run twice as long, with smaller steps."""
+    acceptance = max(0.99, float(method.target_acceptance))
+    warmup, draws = 2 * method.num_warmup, 2 * method.num_draws
+    return f"num_warmup={warmup}, num_draws={draws}, target_acceptance={acceptance:g}"
 
 
 def _pulled_back(target: Target, transform: Callable[[Point], Point]) -> Target:

@@ -55,10 +55,13 @@ def to_know(code: Code) -> str:
 
 
 def about_refined(diagnostics: Diagnostics | None) -> str:
-    """What comes before all doubts: refined draws that passed the checks; empty if there are none."""
+    """What comes before all doubts: the verdict on refined draws; empty if there are none."""
     refined = diagnostics.refined if isinstance(diagnostics, FitDiagnostics) else None
-    is_good = refined is not None and refined.trusted
-    return "The refined draws are trusted: use `fit.refined.posterior`." if is_good else ""
+    if refined is None:
+        return ""
+    if refined.trusted:
+        return "The refined draws are trusted: use `fit.refined.posterior`."
+    return "The refined draws are not trusted either: `fit.refined.explain()` says why."
 
 
 def _remedy(code: Code, diagnostics: Diagnostics | None) -> str:

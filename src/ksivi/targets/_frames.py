@@ -40,7 +40,8 @@ def explaining_columns(names: tuple[str, ...]) -> Iterator[None]:
         raise ValueError(
             f"{error}; log_likelihood gets columns as a dict of arrays, here "
             f"{', '.join(map(repr, names))}; for a matrix of a data frame's numbers give "
-            "data.to_numpy()"
+            "data.to_numpy(); columns of text are left out: code groups as numbers, for example with "
+            "pandas.get_dummies"
         ) from error.__cause__
 
 
