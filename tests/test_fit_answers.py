@@ -220,7 +220,10 @@ def test_ctrl_c_in_the_checks_of_a_mixture_returns_it(monkeypatch):
 
     monkeypatch.setattr(_answers, "examine", examine_gaussians)
     fit = ksivi.fit(KEY, banana(), refine="hmc", progress=False)
-    assert str(fit.status) == "interrupted: stopped by the user; the draws were not checked"
+    assert str(fit.status) == (
+        "interrupted: stopped by the user; the draws were not checked; there are no corrected draws: "
+        "the draws of the answer could not be checked"
+    )
     assert not fit.trusted
     assert fit.refined is None
     assert number_of(fit) > 1
