@@ -8,10 +8,13 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import ksivi
 from ksivi.report import comparison_page, run_page
+from ksivi.report._run_page import _worst_first
+from test_verdicts import a_fit, doubted, moves
 
 pytest.importorskip("matplotlib")
 CHROMIUM = (
@@ -105,6 +108,15 @@ def test_the_page_says_what_was_run_and_needs_no_network(record):
     assert "a & <b>" not in html
     assert not re.search(r'(src|href)="(https?:)?//', html)
     assert html == run_page(record)
+
+
+def test_doubted_numbers_are_drawn_first():
+    fit = a_fit(doubted(moves(3)), off=0.2)  # a number beyond the first ones
+    name = next(row.name for row in fit.table() if row.against)
+    draws = {row.name: np.zeros(3) for row in fit.table()}
+    assert next(iter(draws)) != name
+    assert next(iter(_worst_first(draws, fit.table()))) == name
+    assert next(iter(_worst_first(draws, ()))) == next(iter(draws))
 
 
 STYLED = """

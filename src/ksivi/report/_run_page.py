@@ -9,7 +9,15 @@ from jaxtyping import PRNGKeyArray
 
 from .._core.schema import conform
 from ..diagnostics import SMALL_CHANGES
-from ..results import Cost, FitDiagnostics, Record, named_columns, require_finite, rows_of
+from ..results import (
+    Cost,
+    FitDiagnostics,
+    Record,
+    Table,
+    named_columns,
+    require_finite,
+    rows_of,
+)
 from ._figures import dress, mass_levels, new_figure, own_style
 from ._html import note, page, panels, section, table
 from ._what_now import parameters, verdict
@@ -71,10 +79,11 @@ def run_page(record: Record, key: PRNGKeyArray | None = None) -> str:
     found = record.posterior.draws(key, _NUM_DRAWS)
     require_finite(found)
     draws = named_columns(found)
-    has_checks = _has_checks(record)
+    has_checks, rows = _has_checks(record), record.table()
+    draws = _worst_first(draws, rows)
     parts = [
         verdict(record),
-        parameters(record.table()) if has_checks else "",
+        parameters(rows) if has_checks else "",
         _curves(record.history),
         _marginals(draws),
         _pairs(draws),
@@ -89,6 +98,16 @@ def _has_checks(record: Record) -> bool:
     return isinstance(found, FitDiagnostics) and found.parameters is not None
 
 
+def _worst_first(draws: dict[str, np.ndarray], rows: Table) -> dict[str, np.ndarray]:
+    """Numbers that are not trusted come first, those that are farthest off before the others."""
+    off = {
+        row.name: max(np.nan_to_num([row.mean_off.at_least, row.width_off.at_least]))
+        for row in rows
+        if row.against
+    }
+    return {name: draws[name] for name in sorted(draws, key=lambda name: -off.get(name, -1.0))}
+
+
 def _curves(history: dict[str, np.ndarray]) -> str:
     """The losses and the Stein ratio, as medians over windows, because single steps are noisy."""
     names = {"bound": "SIVI's bound", "loss": "loss", "stein_ratio": "Stein ratio"}
@@ -98,7 +117,8 @@ def _curves(history: dict[str, np.ndarray]) -> str:
         for name, values in found.items()
     ]
     words = note(
-        "Medians over 50 windows. If the loss still falls at the end, train for more steps."
+        "Medians over 50 windows. If the loss still falls at the end, train for more steps. If it rises "
+        "or jumps, the training is not stable: try other coordinates."
     )
     return section("Training", panels(shown, wide=True), words) if shown else ""
 
@@ -135,7 +155,7 @@ def _marginals(draws: dict[str, np.ndarray]) -> str:
         (f"marginal of {name}", _marginal(name, x)) for name, x in list(draws.items())[:_MARGINALS]
     ]
     rest = (
-        note(f"The first {_MARGINALS} of {len(draws)}; all are in the table.")
+        note(f"{_MARGINALS} of {len(draws)}, doubted ones first; all are in the table.")
         if len(draws) > _MARGINALS
         else ""
     )
@@ -167,7 +187,7 @@ def _pairs(draws: dict[str, np.ndarray]) -> str:
     if not pairs:
         return ""
     shown = [(f"{a} and {b}", _pair(a, b, draws[a], draws[b])) for a, b in pairs]
-    of = f" of the first {_PAIRED} parameters" if len(draws) > _PAIRED else ""
+    of = f" of {_PAIRED} parameters, doubted ones first" if len(draws) > _PAIRED else ""
     return section(
         "Pairs", panels(shown), note(f"All pairs{of}; areas hold 30, 60 and 90% of the draws.")
     )
