@@ -11,7 +11,6 @@ METHODS = {
     "ksdd": "KSDD",
     "ksivi-gaussian": "KSIVI, Gaussian kernel",
     "ksivi-riesz": "KSIVI, Riesz kernel",
-    "ksivi-riesz-proper": "KSIVI, Riesz kernel, annealed from β = 0.5",
     "ksivi-gaussian-plain": "KSIVI, Gaussian kernel, without the fixes",
     "ksivi-riesz-plain": "KSIVI, Riesz kernel, without the fixes",
 }
