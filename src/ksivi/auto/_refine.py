@@ -210,7 +210,9 @@ def _judged(
             moved = _chains_from(rng, evaluate, draws)
         likely = None if has_settled else some_log_densities(evaluate, draws)
         weights = findings.weighed
-        found = Measured(draws, weights, weights, moved, False, has_settled, likely)
+        found = Measured(
+            draws, weights, weights, moved, has_settled=has_settled, log_densities=likely
+        )
         doubts = (doubts_by_weights if has_settled else doubts_of)(found)
     except (OutOfTime, KeyboardInterrupt, ValueError, np.linalg.LinAlgError):
         unknown = Code.NOT_CHECKED.doubt("the corrected draws were not checked")

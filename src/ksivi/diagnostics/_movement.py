@@ -129,7 +129,7 @@ class Movement:
     @property
     def kept(self) -> Float[np.ndarray, "k n d"]:
         """The states of every chain that are a `lag` apart."""
-        return self.states[:: -(self.lag // _APART)]
+        return self.states[self._independent]
 
     @property
     def settled(self) -> Float[np.ndarray, "m d"]:
@@ -138,7 +138,12 @@ class Movement:
     @property
     def settled_log_densities(self) -> Float[np.ndarray, " m"]:
         """log p of the states of `settled`."""
-        return self.log_densities[:: -(self.lag // _APART)].ravel()
+        return self.log_densities[self._independent].ravel()
+
+    @property
+    def _independent(self) -> slice:
+        """The states that are a `lag` apart, the last one among them."""
+        return slice(None, None, -(self.lag // _APART))
 
 
 def movement(

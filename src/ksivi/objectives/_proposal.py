@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray, Scalar
 
 from ..families import MLP, AbstractMixing, SemiImplicit, log_normal
 
-_MOST = 20.0
+_MOST_LOG_VAR = 20.0
 """Limit of |log s²|: beyond it, variances overflow in single precision."""
 
 
@@ -55,7 +55,7 @@ class Proposal(eqx.Module):
     ) -> tuple[Float[Array, " k"], Float[Array, " k"], Scalar]:
         found = self.network(x)
         mean, log_var = jnp.split(found[:-1], 2)
-        return mean, jnp.clip(log_var, -_MOST, _MOST), found[-1]
+        return mean, jnp.clip(log_var, -_MOST_LOG_VAR, _MOST_LOG_VAR), found[-1]
 
 
 def draw_proposals(
