@@ -63,7 +63,7 @@ BAD = {
         'inverse_covariance needs estimator="vanilla" or "u-statistic", got "stein"',
     ),
     "a tilt of a kernel with derivatives": (
-        lambda: ksivi.KSIVI(estimator="combined", tilt=ksivi.objectives.Tilt(steep=0.5)),
+        lambda: ksivi.KSIVI(estimator="combined", tilt=ksivi.objectives.Tilt(across=0.5)),
         'tilt needs an estimator without derivatives, such as "mixture", got "combined"',
     ),
     "a mixture of fewer z than samples": (
@@ -97,6 +97,10 @@ BAD = {
     "an annealing base": (
         lambda: ksivi.Annealing(horizon=9, base_scale=0.0),
         "base_scale must be one positive number",
+    ),
+    "tails of a base that is not there": (
+        lambda: ksivi.Annealing(horizon=9, base_dof=2.0),
+        "base_dof needs a base_scale, got none",
     ),
     "annealing by a number": (
         lambda: ksivi.KSIVI(annealing=0.5),

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm, t
 
 import ksivi
 from ksivi.objectives import (
@@ -122,6 +122,20 @@ def test_the_score_of_a_target_with_a_base_is_the_gradient_of_its_density(x64):
     np.testing.assert_allclose(score, gradient, rtol=1e-6)
     np.testing.assert_allclose(value, heated.log_density(point), rtol=1e-6)
     np.testing.assert_allclose(gradient, -(0.3 + 0.7 / 4) * POINTS[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("base_dof", [None, 2.0])
+def test_a_base_is_weighed_by_what_is_left(base_dof, x64):
+    """β log p + (1 − β) log b, with a Gaussian b or a product of Student-t; its gradient; p's score."""
+    target, point = normal_target(), jnp.asarray(POINTS[0])
+    heated = target.tempered(0.3, base_scale=2.0, base_dof=base_dof)
+    base = norm(scale=2) if base_dof is None else t(base_dof, scale=2)
+    log_base = base.logpdf(POINTS[0]) - base.logpdf(0)
+    expected = 0.3 * target.log_density(point) + 0.7 * np.sum(log_base)
+    np.testing.assert_allclose(heated.log_density(point), expected, rtol=1e-6)
+    np.testing.assert_allclose(heated.score(point), jax.grad(heated.log_density)(point), rtol=1e-6)
+    restored = heated.temperature.undone(heated.score(point)[None], point[None])
+    np.testing.assert_allclose(restored[0], target.score(point), rtol=1e-6)
 
 
 def test_schedules():

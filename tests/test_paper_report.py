@@ -216,9 +216,9 @@ def test_a_record_of_other_settings_is_named(tmp_path):
 
 def test_a_record_from_before_a_plan_had_a_field_has_its_default():
     old = record("waveform/ksivi", trained([0.1]))
-    assert old["spec"]["plan"].pop("coldest") == 0.1
+    assert old["spec"]["plan"].pop("annealed_share") == 0.5
     assert RecordIndex([old]).outdated == []
-    old["spec"]["plan"]["coldest"] = 0.2
+    old["spec"]["plan"]["annealed_share"] = 0.2
     assert [one["cell"] for one in RecordIndex([old]).outdated] == ["ksivi"]
 
 

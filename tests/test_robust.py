@@ -1,5 +1,6 @@
 """KSIVI with one setting for every target: its coordinates, its start, and its draws."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 
 import ksivi
 from ksivi.comparison import RobustPlan
-from ksivi.objectives import Tilt
 
 KEY = jax.random.key(0)
 MEAN, ROOT = (
@@ -55,22 +55,28 @@ def test_the_start_has_the_widths_of_the_plan(dim):
     assert jnp.exp(0.5 * log_vars).mean() == pytest.approx(0.3, rel=0.1)
 
 
-def test_the_tilt_falls_to_none():
-    tilt = Tilt(across=0.8, growth=1.0, horizon=100)
-    halfway, end = tilt.at(jnp.array(50)), tilt.at(jnp.array(200))
-    assert (halfway.across, halfway.growth, halfway.steep) == (pytest.approx(0.4), 0.5, 0)
-    f = jnp.ones((1, 3))
-    np.testing.assert_allclose(end(f, 2 * f, f), f, rtol=1e-6)
+@pytest.mark.parametrize("dim", [2, 60])
+def test_how_sigma_depends_on_z_is_learned_slowly(dim):
+    """Adam's first step is the learning rate, whatever the gradient: 0.003 (2/d)^¼, or a tenth."""
+    plan = RobustPlan()
+    params = eqx.filter(plan.family(KEY, dim), eqx.is_inexact_array)
+    optimizer = plan.optimizer(plan.rate(dim))
+    moves = optimizer.update(jax.tree.map(jnp.ones_like, params), optimizer.init(params))[0]
+    mean, log_var = moves.conditional.mean, moves.conditional.log_var
+    fast, slow = 3e-3 * (2 / dim) ** 0.25, 3e-4 * (2 / dim) ** 0.25
+    for part in (*mean.weights, *mean.biases, log_var.biases[-1]):
+        np.testing.assert_allclose(part, -fast, rtol=1e-5)
+    for part in (*log_var.weights, *log_var.biases[:-1]):
+        np.testing.assert_allclose(part, -slow, rtol=1e-5)
 
 
 def test_the_objective_is_that_of_the_plan():
-    plan = RobustPlan(scales=(0.1, 10.0), coldest=0.2, num_steps=100, tilted_share=0.5)
+    plan = RobustPlan(scales=(0.1, 10.0), coldest=0.2, num_steps=100)
     objective = plan.objective(5)
     bandwidths = [float(kernel.bandwidth.h) for kernel in objective.kernel.kernels]
     assert bandwidths == pytest.approx([1.0, 100.0])
     assert objective.annealing(0) == pytest.approx(0.2)
     assert objective.annealing(50) == pytest.approx(1.0)
-    assert objective.tilt.horizon == 50
     assert RobustPlan(across=0, growth=0).objective(5).tilt is None
 
 

@@ -279,7 +279,9 @@ def _smoke(cell: Cell) -> Cell:
         {10 * max(1, round(steps * s / cell.plan.num_steps / 10)) for s in cell.snapshots[::4]}
     )
     snapshots = [step for step in snapshots if step < steps]
-    plan = cell.plan.replace(num_steps=steps, num_samples=50, log_density_share=None)
+    plan = cell.plan.replace(num_steps=steps, num_samples=50)
+    if isinstance(plan, TrainingPlan):
+        plan = plan.replace(log_density_share=None)
     few = {
         "measured": _few(cell.measured),
         "at_end": _few(cell.at_end),

@@ -10,14 +10,15 @@ import functools
 from collections import ChainMap
 from typing import Any, get_args
 
-from ksivi.comparison import TrainedMethod
+from ksivi.comparison import RobustPlan, TrainedMethod, TrainingPlan
 
 from .cells import Cell, ProblemSpec
 from .experiments import DIMS, EXPERIMENTS, UCI, for_preset, network, paper_plan, smoke_network
 from .networks import Setup
 from .training import Training
 
-METHODS: tuple[TrainedMethod, ...] = get_args(TrainedMethod)
+ROBUST = "ksivi-robust"
+METHODS: tuple[str, ...] = (*get_args(TrainedMethod), ROBUST)
 TOYS = ("banana", "multimodal", "x-shaped", "student-t", "eight-gaussians")
 PATHS = tuple(f"diffusion-{dim}" for dim in DIMS)
 NETWORKS = UCI
@@ -53,22 +54,29 @@ def _cells(problems: tuple[str, ...], preset: str) -> list[Cell]:
 def _smaller(cell: Cell) -> Cell:
     """Even fewer steps, and narrow inner networks: wide ones take minutes on a CPU."""
     assert isinstance(cell, Training)
-    return dataclasses.replace(cell, plan=cell.plan.replace(num_steps=100, critic_hidden=(32, 32)))
+    changes: dict[str, Any] = {"num_steps": 100}
+    if not isinstance(cell.plan, RobustPlan):
+        changes["critic_hidden"] = (32, 32)
+    return dataclasses.replace(cell, plan=cell.plan.replace(**changes))
 
 
 def cell_of(problem: str, method: str, preset: str) -> tuple[str, str]:
     """The experiment and the name of the cell of a method on a problem."""
-    if problem in _DIMENSIONS:
+    if problem in _DIMENSIONS or method == ROBUST:
         return "methods", f"{problem}-{method}"
     cell = _network(problem, method, preset)  # type: ignore[arg-type]
     return cell.experiment, cell.name
 
 
-def _cell(problem: str, method: TrainedMethod, preset: str) -> Training:
-    dim = _DIMENSIONS[problem]
-    plan = paper_plan(method, problem.partition("-")[0] if problem in PATHS else problem, dim)
+def _cell(problem: str, method: str, preset: str) -> Training:
+    plan = RobustPlan() if method == ROBUST else _paper_plan(problem, method)  # type: ignore[arg-type]
     spec, name = _spec(problem, preset), f"{problem}-{method}"
     return Training("methods", name, spec, plan, SEEDS, measured=_measured(problem))
+
+
+def _paper_plan(problem: str, method: TrainedMethod) -> TrainingPlan:
+    name = problem.partition("-")[0] if problem in PATHS else problem
+    return paper_plan(method, name, _DIMENSIONS[problem])
 
 
 def _spec(problem: str, preset: str) -> ProblemSpec:
@@ -96,7 +104,9 @@ def network_sets(preset: str) -> tuple[str, ...]:
 
 
 def _networks(preset: str) -> list[Cell]:
-    return [_network(data, method, preset) for data in network_sets(preset) for method in METHODS]
+    """All trained methods. The robust setting has coordinates and a start that suit other targets."""
+    trained = get_args(TrainedMethod)
+    return [_network(data, method, preset) for data in network_sets(preset) for method in trained]
 
 
 def _network(data: str, method: TrainedMethod, preset: str) -> Cell:

@@ -118,7 +118,8 @@ def agree(stored: dict[str, Any], spec: dict[str, Any]) -> bool:
 
 def _with_defaults(spec: dict[str, Any]) -> dict[str, Any]:
     """The spec with all fields of its plan: one from before a field was there has its default."""
-    return spec | {"plan": _DEFAULTS | spec["plan"]} if "plan" in spec else spec
+    plan = spec.get("plan", {})
+    return spec | {"plan": _DEFAULTS | plan} if "method" in plan else spec
 
 
 def plain(value: Any) -> Any:

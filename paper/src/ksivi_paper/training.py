@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ksivi.comparison import TrainingPlan
+from ksivi.comparison import RobustPlan, TrainingPlan
 from ksivi.families import Empirical
 from ksivi.methods import KSDD, MALA, MIED, SGLD, run
 from ksivi.results import Fit, Posterior
@@ -42,7 +42,7 @@ class Training(Cell):
     experiment: str
     name: str
     problem: ProblemSpec
-    plan: TrainingPlan
+    plan: TrainingPlan | RobustPlan
     seeds: int
     learning_rates: tuple[float, ...] = ()
     snapshots: tuple[int, ...] = ()
@@ -50,8 +50,8 @@ class Training(Cell):
     at_end: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
 
-    def runs(self) -> list[tuple[int, float]]:
-        """The seed and the learning rate of every run."""
+    def runs(self) -> list[tuple[int, float | None]]:
+        """The seed and the learning rate of every run. None: that of the plan for its dimension."""
         rates = self.learning_rates or (self.plan.learning_rate,)
         return [(seed, rate) for rate, seed in itertools.product(rates, range(self.seeds))]
 
@@ -62,7 +62,9 @@ class Training(Cell):
         kept = _Snapshots(self.snapshots)
         target = self.problem.make().target
         options: dict[str, Any] = {"callbacks": [kept], "chunk_size": self._chunk()}
-        fits = finished(self.plan.train(keys, target, learning_rate=jnp.asarray(rates), **options))
+        if None not in rates:
+            options["learning_rate"] = jnp.asarray(rates)
+        fits = finished(self.plan.train(keys, target, **options))
         if kept.steps != sorted(self.snapshots) and not all(
             fit.status.kind == "diverged" for fit in fits
         ):

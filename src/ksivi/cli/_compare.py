@@ -60,7 +60,8 @@ def compare(
     is 3. A method that fails is a result: the table shows its status.
 
     Methods: ksivi, ksivi-u, sivi, sivi-sm, uivi, svgd, ksdd, mied, sgld, mala, nuts, kpg, kpg-is,
-    amortized-svgd, denoised-score, ksivi-stein, ksivi-combined, pvi, aisivi.
+    amortized-svgd, denoised-score, ksivi-stein, ksivi-combined, pvi, aisivi,
+    ksivi-robust.
 
     \b
     Examples: ksivi compare banana --methods ksivi,sivi,nuts

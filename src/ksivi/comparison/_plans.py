@@ -74,8 +74,9 @@ class TrainingPlan:
 
     **Attributes:**
 
-    - `annealed`: whether to use the paper's annealing, over the first half of the steps.
-    - `coldest`: the inverse temperature at which the annealing starts; the paper's is 0.1.
+    - `annealed`: whether to anneal the target, from the inverse temperature 0.1 as in the paper.
+    - `annealed_share`: the share of the steps in which the inverse temperature would grow by 1.
+    - `base_scale`, `base_dof`: of the base of the annealing, see `ksivi.Annealing`. Default: none.
     - `learning_rate`: Adam's learning rate for μ.
     - `scale_rate`: the learning rate for σ, as a multiple of `learning_rate`.
     - `decay_every`: the learning rate is multiplied by 0.9 after this many steps. None: it follows
@@ -120,7 +121,9 @@ class TrainingPlan:
     critic_rate: float = 2e-3
     critic_warm_up: int = 0
     score_term: bool = False
-    coldest: float = 0.1
+    annealed_share: float = 0.5
+    base_scale: float | None = None
+    base_dof: float | None = None
 
     def replace(self, **changes: Any) -> "TrainingPlan":
         """The same plan with some values changed."""
@@ -187,8 +190,9 @@ class TrainingPlan:
         )
 
     def objective(self) -> AbstractObjective:
-        horizon = self.num_steps / 2
-        annealing = Annealing(start=self.coldest, horizon=horizon) if self.annealed else None
+        base = {"base_scale": self.base_scale, "base_dof": self.base_dof}
+        horizon = self.annealed_share * self.num_steps
+        annealing = Annealing(horizon=horizon, **base) if self.annealed else None
         make: dict[str, Callable[..., AbstractObjective]] = {
             **dict.fromkeys(ESTIMATORS, self._ksivi),
             "sivi": lambda **options: SIVI(num_mixing=self.num_mixing, **options),
@@ -282,5 +286,3 @@ class SamplingPlan:
         method, count = SAMPLERS[self.method]
         return method(**{count: self.num_points}, start=start, **dict(self.options))
 
-
-Plan = TrainingPlan | SamplingPlan

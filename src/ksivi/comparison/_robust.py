@@ -9,11 +9,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import PRNGKeyArray, Scalar
+from jaxtyping import PRNGKeyArray, PyTree, Scalar
 
 from .._core.checks import as_keys
 from ..auto import whitened
-from ..families import SemiImplicit
+from ..families import SemiImplicit, groups
 from ..kernels import IMQ, Fixed, Sum
 from ..objectives import KSIVI, Annealing, Estimator, Tilt
 from ..problems import AbstractProblem
@@ -29,22 +29,27 @@ class RobustPlan:
     """KSIVI with one setting for every target. Only the target and the key are missing.
 
     It works in coordinates in which the target has about mean 0 and covariance I. So lengths, rates
-    and starts need no units.
+    and starts need no units. σ depends on z, but learns how to do so slowly: if it learns as fast as
+    μ, it shrinks where the gradients are noisy, and the noise, which grows as 1/σ⁴, carries the
+    sampler away.
 
     **Attributes:**
 
     - `is_whitened`: whether the coordinates are those of `ksivi.auto.whitened`, or the target's own.
-    - `estimator`, `num_samples`, `num_mixing`, `across`, `steep`, `growth`: of the objective, see `ksivi.KSIVI` and
+    - `estimator`, `num_samples`, `across`, `growth`: of the objective, see `ksivi.KSIVI` and
         `ksivi.objectives.Tilt`.
-    - `tilted_share`: the share of the steps in which the tilt falls to none. None: it does not.
     - `scales`: the kernel is a mean of IMQ kernels with these bandwidths, times 2d.
     - `coldest`: the inverse temperature at the first step. None: no annealing.
     - `base_sd`: standard deviation of the Gaussian from which the annealing starts.
     - `annealed_share`: the share of the steps in which the target is annealed.
-    - `mixing_dim`: the dimension of z. None: that of the target, from 3 to 100.
+    - `mixing_dim`: the dimension of z. None: that of the target, from 3 to 200.
+    - `hidden`: the widths of both networks. None: (64, 64) up to 50 dimensions, then (128, 128).
     - `spread`: standard deviation of μ(z) at the start.
     - `sd`, `least_sd`: σ(z) at the start, and its floor.
-    - `learning_rate`, `b2`, `clip`: of Adam with clipped gradients. The rate falls to 0 as a cosine.
+    - `learning_rate`: Adam's, at the first step; it falls to 0 as a cosine. None: 0.003 (2/d)^¼.
+    - `scale_rate`: the learning rate of how σ(z) depends on z, as a multiple. The common level of
+        log σ has the rate of μ.
+    - `b2`: of Adam.
     - `ema`: decay of the moving average of the parameters.
 
     ```python
@@ -57,25 +62,22 @@ class RobustPlan:
     num_steps: int = 20_000
     num_samples: int = 512
     is_whitened: bool = True
-    estimator: Estimator = "mixture"
-    num_mixing: int | None = None
+    estimator: Estimator = "vanilla"
     across: float = 0.9
-    steep: float = 0.0
     growth: float = 1.0
-    tilted_share: float | None = None
-    scales: tuple[float, ...] = (0.1, 1.0, 10.0)
-    coldest: float | None = None
-    base_sd: float = 2.0
+    scales: tuple[float, ...] = (0.03, 0.3, 3.0)
+    coldest: float | None = 0.1
+    base_sd: float = 1.5
     annealed_share: float = 0.5
     mixing_dim: int | None = None
-    hidden: tuple[int, ...] = (64, 64)
-    spread: float = 0.6
-    sd: float = 0.4
-    least_sd: float = 0.05
-    learning_rate: float = 3e-3
+    hidden: tuple[int, ...] | None = None
+    spread: float = 0.45
+    sd: float = 0.9
+    least_sd: float = 0.02
+    learning_rate: float | None = None
+    scale_rate: float = 0.1
     b2: float = 0.99
-    clip: float = 1.0
-    ema: float = 0.999
+    ema: float | None = 0.999
 
     def replace(self, **changes: Any) -> "RobustPlan":
         """The same plan with some values changed."""
@@ -103,7 +105,7 @@ class RobustPlan:
             )
         targets = [self._whitened(*pair) for pair in zip(keys, targets, strict=True)]
         dim = targets[0].dim
-        ours = {"learning_rate": self.learning_rate, "num_steps": self.num_steps, "ema": self.ema}
+        ours = {"learning_rate": self.rate(dim), "num_steps": self.num_steps, "ema": self.ema}
         options = ours | {"progress": False} | options
         return train(
             key,
@@ -117,12 +119,11 @@ class RobustPlan:
     def family(self, key: PRNGKeyArray, dim: int) -> SemiImplicit:
         """σ(z) from a network. μ(z) starts with the spread that the plan says, in every dimension."""
         family_key, probe_key = jax.random.split(key)
-        mixing_dim = min(max(dim, 3), 100) if self.mixing_dim is None else self.mixing_dim
         family = SemiImplicit.mlp(
             family_key,
             dim,
-            mixing_dim,
-            self.hidden,
+            min(max(dim, 3), 200) if self.mixing_dim is None else self.mixing_dim,
+            ((64, 64) if dim <= 50 else (128, 128)) if self.hidden is None else self.hidden,
             log_var=2 * math.log(self.sd),
             min_log_var=2 * math.log(self.least_sd),
             scale="network",
@@ -141,14 +142,25 @@ class RobustPlan:
             Sum(kernels, [1 / len(kernels)] * len(kernels)),
             self.estimator,
             self.num_samples,
-            num_mixing=self.num_mixing,
             annealing=self._annealing(),
             tilt=self._tilt(),
         )
 
+    def rate(self, dim: int) -> float:
+        """The learning rate at the first step."""
+        return 3e-3 * (2 / dim) ** 0.25 if self.learning_rate is None else self.learning_rate
+
     def optimizer(self, rate: Scalar | float) -> optax.GradientTransformation:
-        schedule = optax.cosine_decay_schedule(rate, self.num_steps)
-        return optax.chain(optax.clip_by_global_norm(self.clip), optax.adam(schedule, b2=self.b2))
+        """Adam with one rate for μ and the level of log σ, and a smaller one for the rest of σ(z)."""
+        return optax.partition(
+            {"mean": self._adam(rate), "scale": self._adam(self.scale_rate * rate)}, _slow_scale
+        )
+
+    def _adam(self, rate: Scalar | float) -> optax.GradientTransformation:
+        # The loss has no unit, and its gradients may be small: ε must be far below them.
+        return optax.adam(
+            optax.cosine_decay_schedule(rate, self.num_steps), b2=self.b2, eps=1e-12
+        )
 
     def _whitened(self, key: PRNGKeyArray, target: Target) -> Target:
         if not self.is_whitened or target.coordinates is not None:
@@ -164,8 +176,12 @@ class RobustPlan:
         return Annealing(start=self.coldest, horizon=horizon, base_scale=self.base_sd)
 
     def _tilt(self) -> Tilt | None:
-        powers = {"across": self.across, "steep": self.steep, "growth": self.growth}
-        if not any(powers.values()):
+        if not (self.across or self.growth):
             return None
-        share = self.tilted_share
-        return Tilt(**powers, horizon=None if share is None else share * self.num_steps)
+        return Tilt(across=self.across, growth=self.growth)
+
+
+def _slow_scale(params: PyTree) -> PyTree:
+    """Labels as `groups` does, but the last bias of the network of log σ², its level, is "mean"."""
+    level = lambda family: family.conditional.log_var.biases[-1]  # noqa: E731
+    return eqx.tree_at(level, groups(params), "mean")

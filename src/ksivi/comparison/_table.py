@@ -5,7 +5,10 @@ from typing import Any
 
 from .._core.checks import as_choice
 from ..problems import AbstractProblem
-from ._plans import SAMPLERS, Plan, SamplingPlan, TrainedMethod, TrainingPlan
+from ._plans import SAMPLERS, SamplingPlan, TrainedMethod, TrainingPlan
+from ._robust import RobustPlan
+
+Plan = TrainingPlan | RobustPlan | SamplingPlan
 
 METHODS = (
     "ksivi",
@@ -27,6 +30,7 @@ METHODS = (
     "ksivi-combined",
     "pvi",
     "aisivi",
+    "ksivi-robust",
 )
 """The names of the methods. New ones come last: the key of a method is made from its place here."""
 PRESETS = ("short", "demo", "paper")
@@ -141,6 +145,8 @@ _TABLE: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
     ("small", "paper", "aisivi", {"num_samples": 128, "num_steps": 4_000}),
     ("large", "paper", "aisivi", {"learning_rate": 2e-4, "num_mixing": 256}),
     (_ANY, _FEW_STEPS, "aisivi", {"num_steps": 4_000, "num_mixing": 64}),
+    # --- one setting for every problem
+    (_ANY, _FEW_STEPS, "ksivi-robust", {"num_samples": 128, "num_steps": 10_000}),
     # --- particles and chains
     (_ANY, "paper", _PARTICLES, {"num_points": 1_000}),
     (_ANY, _FEW_STEPS, _PARTICLES, {"num_points": 300}),
@@ -177,9 +183,11 @@ def plan_for(method: str, problem: AbstractProblem, preset: str) -> Plan:
     - `preset`: one of `PRESETS`.
     """
     as_choice(method, "method", METHODS)
-    if method not in SAMPLERS:
-        return training_plan(method, problem.name, problem.target.dim, preset)  # type: ignore[arg-type]
     settings = _settings(method, problem.name, problem.target.dim, preset)
+    if method == "ksivi-robust":
+        return RobustPlan(**settings)
+    if method not in SAMPLERS:
+        return TrainingPlan(method, **settings)  # type: ignore[arg-type]
     return SamplingPlan(method, settings.pop("num_points"), tuple(settings.items()))
 
 

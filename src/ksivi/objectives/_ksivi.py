@@ -181,7 +181,7 @@ class KSIVI(AbstractObjective):
         evaluate = lambda x, rows: self._evaluate(target.on_rows(rows), x)  # noqa: E731
         log_density, score = jax.vmap(evaluate)(x, draws.rows)
         precision, variances = self._widths(family, draws)
-        loss = self._ksd2(Batches(x, score, sampler_score, precision, variances), step)
+        loss = self._ksd2(Batches(x, score, sampler_score, precision, variances))
         if log_density is not None:
             loss = loss - self._weight(step) * jnp.mean(log_density)
         records = auxiliary(x[0], score[0], x[-1], heat)
@@ -278,12 +278,11 @@ class KSIVI(AbstractObjective):
             return None, jax.vmap(target.score)(x)
         return jax.vmap(target.log_density_and_score)(x)
 
-    def _ksd2(self, batches: Batches, step: Int[Array, ""]) -> Scalar:
+    def _ksd2(self, batches: Batches) -> Scalar:
         if self.estimator in WITH_DERIVATIVES:
             return stein_ksd2(self.kernel, batches, self.estimator)
         group = 0 if len(batches.x) == 2 else self.noise_per_z
-        tilt = None if self.tilt is None else self.tilt.at(step)
-        return score_ksd2(self.kernel, batches, group, tilt, self.inverse_covariance)
+        return score_ksd2(self.kernel, batches, group, self.tilt, self.inverse_covariance)
 
     def _weight(self, step: Int[Array, ""]) -> Scalar:
         assert self.log_density_weight is not None

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int, Scalar
 
 from .._core.checks import as_positive
-from ..targets import Target, Temperature
+from ..targets import Target, Temperature, as_base
 
 Schedule = Callable[[Int[Array, ""]], Scalar]
 """step ↦ number."""
@@ -19,17 +19,19 @@ Schedule = Callable[[Int[Array, ""]], Scalar]
 class Annealing(eqx.Module):
     r"""The inverse temperature β(t) = min(1, start + t / horizon).
 
-    The target of a step is p^β, or p^β N(0, s² I)^(1−β) with a base of standard deviation s. The
-    paper uses start = 0.1, a horizon of half the steps, and no base.
+    The target of a step is p^β, or p^β b^(1−β) with a base b. The paper uses start = 0.1, a horizon
+    of half the steps, and no base.
 
-    A density with heavy tails needs a base or a larger start: if p falls as |x|^(−a) along a line,
-    p^β has no finite integral for β ≤ 1/a, and draws run away.
+    A density with heavy tails needs a base: if p falls as |x|^(−a) along a line, p^β has no finite
+    integral for β ≤ 1/a, and draws run away. A Gaussian base cuts such tails off, and they are slow
+    to grow again; one with heavy tails keeps them.
 
     **Arguments:**
 
     - `start`: β at step 0.
     - `horizon`: the number of steps in which β would grow by 1.
-    - `base_scale`: s. Default: no base.
+    - `base_scale`: the scale s of a base N(0, s² I). Default: no base.
+    - `base_dof`: makes the base a product of Student-t densities with so many degrees of freedom.
 
     ```python
     objective = ksivi.KSIVI(num_samples=100, annealing=ksivi.Annealing(start=0.1, horizon=10_000))
@@ -39,6 +41,7 @@ class Annealing(eqx.Module):
     start: Array
     horizon: Array
     base_scale: Array | None
+    base_dof: Array | None
 
     def __init__(
         self,
@@ -46,10 +49,11 @@ class Annealing(eqx.Module):
         start: float | Array = 0.1,
         horizon: float | Array,
         base_scale: float | Array | None = None,
+        base_dof: float | Array | None = None,
     ):
         self.start = as_positive(start, "start")
         self.horizon = as_positive(horizon, "horizon")
-        self.base_scale = None if base_scale is None else as_positive(base_scale, "base_scale")
+        self.base_scale, self.base_dof = as_base(base_scale, base_dof)
 
     def __call__(self, step: Int[Array, ""]) -> Scalar:
         return jnp.minimum(1, self.start + step / self.horizon)
@@ -94,5 +98,6 @@ def anneal(
     """The target at this step, and its temperature, or None without annealing."""
     if annealing is None:
         return target, None
-    heat = Temperature(annealing(step), getattr(annealing, "base_scale", None))
+    base = (getattr(annealing, name, None) for name in ("base_scale", "base_dof"))
+    heat = Temperature(annealing(step), *base)
     return target.tempered(*heat), heat

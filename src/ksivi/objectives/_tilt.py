@@ -4,17 +4,16 @@ import math
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from .._core.checks import as_floats, as_positive, describe, holds_for_all
+from .._core.checks import as_floats, describe, holds_for_all
 
 
 class Tilt(eqx.Module):
     r"""The matrices m(x) of a tilted kernel, which is m(x)ᵀ m(x′) k(x, x′):
 
-        m(x) = (1 + ‖x‖²/d)^(g/2) r^(−c/2) (I + (r^(−a/2) − 1) ŝ ŝᵀ)
+        m(x) = (1 + ‖x‖²/d)^(g/2) (I + (r^(−a/2) − 1) ŝ ŝᵀ)
 
     with s = s_p(x), its direction ŝ = s/‖s‖, and r = 1 + ‖s‖²/d.
 
@@ -24,15 +23,13 @@ class Tilt(eqx.Module):
     coordinates in which p has about mean 0 and covariance I.
 
     A tilt must not reward draws that run away. For light tails and the IMQ kernel choose
-    a + c < g + ½: the discrepancy then grows with the distance.
+    a < g + ½: the discrepancy then grows with the distance.
 
     **Arguments:**
 
     - `across`: a, at least 0 and below 1. The difference counts less in the direction of s_p, which
         is the direction across a narrow part.
-    - `steep`: c, at least 0 and below 1. Points where p is steep count less in all directions.
     - `growth`: g, at least 0. Points far out count more. The tails of the family must be light enough.
-    - `horizon`: the number of steps in which a, c and g fall to 0, linearly. Default: they do not.
 
     ```python
     tilt = ksivi.objectives.Tilt(across=0.9, growth=1.0)
@@ -41,45 +38,24 @@ class Tilt(eqx.Module):
     """
 
     across: Array
-    steep: Array
     growth: Array
-    horizon: Array | None
 
-    def __init__(
-        self,
-        *,
-        across: float | Array = 0.0,
-        steep: float | Array = 0.0,
-        growth: float | Array = 0.0,
-        horizon: float | Array | None = None,
-    ):
+    def __init__(self, *, across: float | Array = 0.0, growth: float | Array = 0.0):
         self.across = _as_power(across, "across", below=1)
-        self.steep = _as_power(steep, "steep", below=1)
         self.growth = _as_power(growth, "growth", below=math.inf)
-        self.horizon = None if horizon is None else as_positive(horizon, "horizon")
-
-    def at(self, step: Int[Array, ""]) -> "Tilt":
-        """The tilt at a step."""
-        if self.horizon is None:
-            return self
-        left = jnp.maximum(0, 1 - step / self.horizon)
-        powers = lambda tilt: (tilt.across, tilt.steep, tilt.growth)  # noqa: E731
-        return eqx.tree_at(powers, self, jax.tree.map(lambda power: left * power, powers(self)))
 
     def __call__(
         self, x: Float[Array, "*n d"], score: Float[Array, "*n d"], f: Float[Array, "*n d"]
     ) -> Float[Array, "*n d"]:
         """m(x) f, for every row."""
-        across, steep, growth = (
-            power.astype(f.dtype) for power in (self.across, self.steep, self.growth)
-        )
+        across, growth = (power.astype(f.dtype) for power in (self.across, self.growth))
         squared = jnp.mean(score**2, axis=-1, keepdims=True)
         nearly_none = jnp.finfo(f.dtype).eps ** 2
         along = score * (jnp.mean(score * f, -1, keepdims=True) / (squared + nearly_none))
         # Not f + (r^(−a/2) − 1) along: where r is large, that loses all digits along s.
         turned = (f - along) + (1 + squared) ** (-across / 2) * along
         far = 1 + jnp.mean(x**2, axis=-1, keepdims=True)
-        return turned * (1 + squared) ** (-steep / 2) * far ** (growth / 2)
+        return turned * far ** (growth / 2)
 
 
 def _as_power(value: Any, name: str, below: float) -> Float[Array, ""]:

@@ -36,6 +36,7 @@ from ._surrogate import needs_scores as needs_scores
 from ._surrogate import surrogate as surrogate
 from ._target import Target as Target
 from ._temperature import Temperature as Temperature
+from ._temperature import as_base as as_base
 from ._torch import from_torch as from_torch
 from .supports import Support as Support
 

@@ -35,18 +35,24 @@ class AbstractView(eqx.Module):
         return self._replace(coordinates=affine)
 
     def tempered(
-        self, inverse_temperature: float | Scalar, base_scale: float | Scalar | None = None
+        self,
+        inverse_temperature: float | Scalar,
+        base_scale: float | Scalar | None = None,
+        base_dof: float | Scalar | None = None,
     ) -> Self:
-        r"""p(x)^β, or p(x)^β N(x; 0, s² I)^(1−β) with a base of standard deviation s.
+        r"""p(x)^β, or p(x)^β b(x)^(1−β) with a base b.
 
         p^β has no finite integral if the tails of p are heavy and β is small. With a base it has.
 
         **Arguments:**
 
         - `inverse_temperature`: β.
-        - `base_scale`: s, in the coordinates in which the target is then used.
+        - `base_scale`: the scale s of the base, in the coordinates in which the target is then
+            used. The base is N(0, s² I).
+        - `base_dof`: makes the base a product of Student-t densities with so many degrees of
+            freedom.
         """
-        temperature = Temperature.of(inverse_temperature, base_scale)
+        temperature = Temperature.of(inverse_temperature, base_scale, base_dof)
         before = self.temperature
         return self._replace(temperature=before.then(temperature) if before else temperature)
 

@@ -27,6 +27,7 @@ NAMES = {
     "denoised-score": "denoised score",
     "pvi": "PVI",
     "aisivi": "AISIVI",
+    "ksivi-robust": "KSIVI (robust)",
 } | {method: name for method, (name, _, _) in METHODS.items()}
 """The names of all methods, also of those that no curve shows."""
 
