@@ -1,8 +1,8 @@
 """Settings of the robust KSIVI, varied: `python -m benchmarks.robust [--problems banana x-shaped] [--out folder]`.
 
 Each line of `--variants` is a JSON object of changes to `ksivi.comparison.RobustPlan`; an empty object is the plan as
-it is. `--all` holds changes for every line. Each problem has a process of its own, which searches for coordinates once
-for each seed, and writes `<out>/<problem>.jsonl`: for each variant the sliced W₂ of each seed in floors, the distances
+it is. `--parts` takes the plan as it is, and without each of its parts. `--all` holds changes for every line. Each
+problem has a process of its own, which searches for coordinates once for each seed, and writes `<out>/<problem>.jsonl`: for each variant the sliced W₂ of each seed in floors, the distances
 of exact draws to exact draws, and the seconds of all seeds together, compilation included.
 """
 
@@ -37,6 +37,19 @@ PROBLEMS = {
     },
 }
 """The problems of the paper. Others are the development posteriors of the study of `fit`."""
+PARTS: dict[str, dict[str, Any]] = {
+    "all parts": {},
+    "σ(z) learns as fast as μ(z)": {"scale_rate": 1.0},
+    "no annealing": {"coldest": None},
+    "no tilt": {"across": 0.0, "growth": 0.0},
+    "a tilt of directions only": {"growth": 0.0},
+    "one kernel": {"scales": [0.3]},
+    "a narrow start": {"sd": 0.4},
+    "no moving average": {"ema": None},
+    "coordinates as they are": {"is_whitened": False},
+    "the score of the mixture": {"estimator": "mixture"},
+}
+"""The plan without each of its parts: changes, by what is left out or put in its place."""
 
 
 def main() -> None:
@@ -47,6 +60,7 @@ def main() -> None:
         "--problems", nargs="+", default=["banana", "x-shaped", "waveform", "diffusion-100"]
     )
     parser.add_argument("--variants", type=Path, help="A file with a JSON object per line.")
+    parser.add_argument("--parts", action="store_true", help="The plan without each of its parts.")
     parser.add_argument("--all", default="{}", help="Changes for every variant, as JSON.")
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--out", type=Path, default=Path("local/robust"))
@@ -54,15 +68,22 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     if len(args.problems) > 1:
         sys.exit(_beside(args))
-    lines = args.variants.read_text().splitlines() if args.variants else ["{}"]
-    variants = [json.loads(args.all) | json.loads(line) for line in lines if line.strip()]
+    variants = [json.loads(args.all) | changes for changes in _variants(args)]
     run(args.problems[0], variants, args.seeds, args.out / f"{args.problems[0]}.jsonl")
+
+
+def _variants(args: argparse.Namespace) -> list[dict[str, Any]]:
+    if args.parts:
+        return list(PARTS.values())
+    lines = args.variants.read_text().splitlines() if args.variants else ["{}"]
+    return [json.loads(line) for line in lines if line.strip()]
 
 
 def _beside(args: argparse.Namespace) -> int:
     """A process for each problem."""
     rest = ["--all", args.all, "--seeds", str(args.seeds), "--out", str(args.out)]
     rest += ["--variants", str(args.variants)] if args.variants else []
+    rest += ["--parts"] if args.parts else []
     command = [sys.executable, "-m", "benchmarks.robust", "--problems"]
     # Several processes share a GPU: none of them may take all of its memory.
     environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
-from scipy.stats import multivariate_normal, norm, t
 
 import ksivi
 from ksivi.objectives import (
@@ -34,17 +34,17 @@ def place(z, xi):
 
 def log_conditional(x, z):
     """log q(x|z) of one x for each z."""
-    return multivariate_normal(np.zeros(3), np.diag(SIGMA**2)).logpdf(
+    return stats.multivariate_normal(np.zeros(3), np.diag(SIGMA**2)).logpdf(
         x - np.asarray(z) @ WEIGHT - OFFSET
     )
 
 
 def log_target(x):
-    return LOG_CONSTANT + multivariate_normal(np.zeros(3)).logpdf(x)
+    return LOG_CONSTANT + stats.multivariate_normal(np.zeros(3)).logpdf(x)
 
 
 def log_mixing(z):
-    return multivariate_normal(np.zeros(2)).logpdf(np.asarray(z))
+    return stats.multivariate_normal(np.zeros(2)).logpdf(np.asarray(z))
 
 
 def log_mean_conditional(x, draws):
@@ -129,7 +129,7 @@ def test_a_base_is_weighed_by_what_is_left(base_dof, x64):
     """β log p + (1 − β) log b, with a Gaussian b or a product of Student-t; its gradient; p's score."""
     target, point = normal_target(), jnp.asarray(POINTS[0])
     heated = target.tempered(0.3, base_scale=2.0, base_dof=base_dof)
-    base = norm(scale=2) if base_dof is None else t(base_dof, scale=2)
+    base = stats.norm(scale=2) if base_dof is None else stats.t(base_dof, scale=2)
     log_base = base.logpdf(POINTS[0]) - base.logpdf(0)
     expected = 0.3 * target.log_density(point) + 0.7 * np.sum(log_base)
     np.testing.assert_allclose(heated.log_density(point), expected, rtol=1e-6)

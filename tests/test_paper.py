@@ -333,7 +333,7 @@ def test_list_shows_what_is_finished(tmp_path, capsys):
     code, shown = main(capsys, "list", "--preset", "smoke", "--out", tmp_path)
     assert code == 0
     assert [line.split()[:3] for line in shown.out.splitlines() if "student-t" in line] == [
-        ["student-t", "6", "1"]
+        ["student-t", "7", "1"]
     ]
 
 

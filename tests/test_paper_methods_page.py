@@ -124,7 +124,7 @@ def test_pages_do_not_show_each_others_records(tmp_path):
     folder = keep(tmp_path / "paper", few())
     text = paper.write_report(folder, tmp_path / "paper.md").read_text()
     assert "kpg" not in text.lower()
-    assert "| **all** | 189 | 1 |" in text
+    assert "| **all** | 190 | 1 |" in text
     only_papers = keep(tmp_path / "other/paper", few()[-1:])
     assert paper.write_methods(only_papers, tmp_path / "methods.md") is None
 

@@ -8,18 +8,25 @@ nothing.
 import dataclasses
 from typing import Any
 
-from ksivi.comparison import ESTIMATORS, TrainedMethod, TrainingPlan, training_plan
+from ksivi.comparison import (
+    ESTIMATORS,
+    RobustPlan,
+    TrainedMethod,
+    TrainingPlan,
+    training_plan,
+)
 
+from . import specs
 from .cells import Cell, ProblemSpec
 from .estimators import Estimators
 from .networks import SampledNetworks, Setup, TrainedNetworks
+from .specs import DIMS
 from .training import Sampling, Training
 
 PRESETS = ("paper", "smoke")
 TRAINED: tuple[TrainedMethod, ...] = ("ksivi", "ksivi-u", "sivi", "sivi-sm", "uivi")
 OURS: tuple[TrainedMethod, ...] = TRAINED[:2]
 STEP_SIZES = (1e-5, 1e-4, 1e-3, 5e-3, 8e-3)
-DIMS = (50, 100, 200)
 NETWORK_WEIGHTS = (0.01, 1.0, 10.0)
 NETWORK_RATES = (1e-5, 1e-4, 2e-4, 5e-4, 1e-3)
 NETWORK_STEP_SIZES = (1e-7, 1e-6, 1e-5, 2e-5, 4e-5, 5e-5, 1e-4)
@@ -147,11 +154,12 @@ def diffusion(preset: str) -> list[Cell]:
 
 def student_t(preset: str) -> list[Cell]:
     """Heavy tails: MIED, KSDD, and KSIVI with two kernels, with and without the two fixes of the
-    released code."""
+    released code, and annealed from a base with heavy tails."""
     problem, plan = ProblemSpec.of("student-t"), paper_plan("ksivi", "student-t", 2)
     plain = plan.replace(log_density_weight=None, log_density_share=None, inverse_covariance=False)
     plans = {
         "ksivi-riesz": plan,
+        "ksivi-riesz-proper": plan.replace(base_scale=1.0, base_dof=1.0, annealed_share=0.9),
         "ksivi-gaussian": plan.replace(kernel="gaussian", detached=False),
         "ksivi-riesz-plain": plain,
         "ksivi-gaussian-plain": plain.replace(kernel="gaussian", detached=False),
@@ -258,6 +266,23 @@ def estimators(preset: str) -> list[Cell]:
     return cells
 
 
+def robust(preset: str) -> list[Cell]:
+    """KSIVI with one setting: all problems but the networks, ten seeds each.
+
+    The networks' draws start from pretrained weights, and have no coordinates of their own.
+    """
+    names = specs.of_preset((*specs.PATHS[::-1], "waveform", *specs.TOYS), preset)
+    return for_preset(preset, [_robust(name, preset) for name in names])
+
+
+def _robust(problem: str, preset: str) -> Training:
+    more = dict.fromkeys(specs.TOYS[:3], ("mmd",))
+    more |= {"student-t": ("boxed",), "waveform": ("sliced-w1",)}
+    measured = (*specs.measured(problem), *more.get(problem, ()))
+    spec = specs.spec(problem, preset)
+    return Training("robust", problem, spec, RobustPlan(), 10, measured=measured)
+
+
 def for_preset(preset: str, cells: list[Cell]) -> list[Cell]:
     """The cells, or what the preset "smoke" makes of them."""
     return cells if preset == "paper" else [_smoke(cell) for cell in cells]
@@ -301,6 +326,7 @@ EXPERIMENTS = {
     "diffusion": diffusion,
     "bnn": networks,
     "student-t": student_t,
+    "robust": robust,
     "smoothness": smoothness,
     "estimators": estimators,
 }

@@ -2,7 +2,8 @@
 
 Settings are those of the preset "paper" of `ksivi compare`; the networks choose their learning rate
 on development rows, like those of the paper. Four methods have networks in the paper's experiment
-already. They are the same cells here, so what has run there does not run again.
+already, and the robust setting has an experiment of its own. They are the same cells here, so what
+has run there does not run again.
 """
 
 import dataclasses
@@ -10,22 +11,20 @@ import functools
 from collections import ChainMap
 from typing import Any, get_args
 
-from ksivi.comparison import RobustPlan, TrainedMethod, TrainingPlan
+from ksivi.comparison import TrainedMethod
 
-from .cells import Cell, ProblemSpec
-from .experiments import DIMS, EXPERIMENTS, UCI, for_preset, network, paper_plan, smoke_network
+from . import specs
+from .cells import Cell
+from .experiments import EXPERIMENTS, UCI, for_preset, network, paper_plan, smoke_network
 from .networks import Setup
+from .specs import DIMENSIONS, PATHS, TOYS
 from .training import Training
 
 ROBUST = "ksivi-robust"
-METHODS: tuple[str, ...] = (*get_args(TrainedMethod), ROBUST)
-TOYS = ("banana", "multimodal", "x-shaped", "student-t", "eight-gaussians")
-PATHS = tuple(f"diffusion-{dim}" for dim in DIMS)
+_TRAINED: tuple[TrainedMethod, ...] = get_args(TrainedMethod)
+METHODS = (*_TRAINED, ROBUST)
 NETWORKS = UCI
 SEEDS = 10
-_DIMENSIONS = dict.fromkeys(TOYS, 2) | {"waveform": 22} | dict(zip(PATHS, DIMS, strict=True))
-# One problem of each kind, and no data.
-_SMOKE = ("eight-gaussians", "waveform", PATHS[0])
 # What these methods have of their own. The rest is that of the paper's networks. A batch has ten
 # runs, and AISIVI's K is that of the diffusions, which have as many dimensions.
 _NETWORK_OPTIONS: dict[str, dict[str, Any]] = {
@@ -41,12 +40,12 @@ def methods(preset: str) -> list[Cell]:
     The problems that take longest come first, so that processes that share a folder end together.
     """
     paths, others = _cells(PATHS[::-1], preset), _cells(("waveform", *TOYS), preset)
-    return [*paths, *_networks(preset), *others]
+    return [*EXPERIMENTS["robust"](preset), *paths, *_networks(preset), *others]
 
 
 def _cells(problems: tuple[str, ...], preset: str) -> list[Cell]:
-    found = [name for name in problems if preset == "paper" or name in _SMOKE]
-    cells: list[Cell] = [_cell(name, method, preset) for name in found for method in METHODS]
+    found = specs.of_preset(problems, preset)
+    cells: list[Cell] = [_cell(name, method, preset) for name in found for method in _TRAINED]
     smaller = for_preset(preset, cells)
     return smaller if preset == "paper" else [_smaller(cell) for cell in smaller]
 
@@ -54,48 +53,26 @@ def _cells(problems: tuple[str, ...], preset: str) -> list[Cell]:
 def _smaller(cell: Cell) -> Cell:
     """Even fewer steps, and narrow inner networks: wide ones take minutes on a CPU."""
     assert isinstance(cell, Training)
-    changes: dict[str, Any] = {"num_steps": 100}
-    if not isinstance(cell.plan, RobustPlan):
-        changes["critic_hidden"] = (32, 32)
-    return dataclasses.replace(cell, plan=cell.plan.replace(**changes))
+    plan = cell.plan.replace(num_steps=100, critic_hidden=(32, 32))
+    return dataclasses.replace(cell, plan=plan)
 
 
 def cell_of(problem: str, method: str, preset: str) -> tuple[str, str]:
     """The experiment and the name of the cell of a method on a problem."""
-    if problem in _DIMENSIONS or method == ROBUST:
+    if method == ROBUST:
+        return "robust", problem
+    if problem in DIMENSIONS:
         return "methods", f"{problem}-{method}"
     cell = _network(problem, method, preset)  # type: ignore[arg-type]
     return cell.experiment, cell.name
 
 
-def _cell(problem: str, method: str, preset: str) -> Training:
-    plan = RobustPlan() if method == ROBUST else _paper_plan(problem, method)  # type: ignore[arg-type]
-    spec, name = _spec(problem, preset), f"{problem}-{method}"
-    return Training("methods", name, spec, plan, SEEDS, measured=_measured(problem))
-
-
-def _paper_plan(problem: str, method: TrainedMethod) -> TrainingPlan:
-    name = problem.partition("-")[0] if problem in PATHS else problem
-    return paper_plan(method, name, _DIMENSIONS[problem])
-
-
-def _spec(problem: str, preset: str) -> ProblemSpec:
-    if problem == "waveform":
-        return ProblemSpec.of(problem, data="authors" if preset == "paper" else "generated")
-    if problem in PATHS:
-        dim = _DIMENSIONS[problem]
-        return ProblemSpec.of("diffusion", dim=dim, drift="released", observations="authors")
-    return ProblemSpec.of(problem)
-
-
-def _measured(problem: str) -> tuple[str, ...]:
-    """Neighbours tell densities apart in few dimensions, a kernel estimate in many.
-
-    On the toys one bandwidth for all modes would blur them.
-    """
-    if problem in TOYS:
-        return ("sliced-w2", "kl")
-    return ("sliced-w2", "log-kde", *(("kl-blocks",) if problem == "waveform" else ()))
+def _cell(problem: str, method: TrainedMethod, preset: str) -> Training:
+    plan = paper_plan(
+        method, problem.partition("-")[0] if problem in PATHS else problem, DIMENSIONS[problem]
+    )
+    spec, name = specs.spec(problem, preset), f"{problem}-{method}"
+    return Training("methods", name, spec, plan, SEEDS, measured=specs.measured(problem))
 
 
 def network_sets(preset: str) -> tuple[str, ...]:
@@ -104,9 +81,7 @@ def network_sets(preset: str) -> tuple[str, ...]:
 
 
 def _networks(preset: str) -> list[Cell]:
-    """All trained methods. The robust setting has coordinates and a start that suit other targets."""
-    trained = get_args(TrainedMethod)
-    return [_network(data, method, preset) for data in network_sets(preset) for method in trained]
+    return [_network(data, method, preset) for data in network_sets(preset) for method in _TRAINED]
 
 
 def _network(data: str, method: TrainedMethod, preset: str) -> Cell:

@@ -190,9 +190,12 @@ class TrainingPlan:
         )
 
     def objective(self) -> AbstractObjective:
-        base = {"base_scale": self.base_scale, "base_dof": self.base_dof}
-        horizon = self.annealed_share * self.num_steps
-        annealing = Annealing(horizon=horizon, **base) if self.annealed else None
+        annealing = None
+        if self.annealed:
+            horizon = self.annealed_share * self.num_steps
+            annealing = Annealing(
+                horizon=horizon, base_scale=self.base_scale, base_dof=self.base_dof
+            )
         make: dict[str, Callable[..., AbstractObjective]] = {
             **dict.fromkeys(ESTIMATORS, self._ksivi),
             "sivi": lambda **options: SIVI(num_mixing=self.num_mixing, **options),
@@ -285,4 +288,3 @@ class SamplingPlan:
         """The method with these starting points."""
         method, count = SAMPLERS[self.method]
         return method(**{count: self.num_points}, start=start, **dict(self.options))
-

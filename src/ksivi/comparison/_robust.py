@@ -158,9 +158,7 @@ class RobustPlan:
 
     def _adam(self, rate: Scalar | float) -> optax.GradientTransformation:
         # The loss has no unit, and its gradients may be small: ε must be far below them.
-        return optax.adam(
-            optax.cosine_decay_schedule(rate, self.num_steps), b2=self.b2, eps=1e-12
-        )
+        return optax.adam(optax.cosine_decay_schedule(rate, self.num_steps), b2=self.b2, eps=1e-12)
 
     def _whitened(self, key: PRNGKeyArray, target: Target) -> Target:
         if not self.is_whitened or target.coordinates is not None:

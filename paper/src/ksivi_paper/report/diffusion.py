@@ -7,6 +7,7 @@ import numpy as np
 from .. import published
 from ..experiments import DIMS, TRAINED
 from ..figures import curves, style, trajectories
+from ..methods import ROBUST
 from . import text
 from .index import Entry, RecordIndex
 from .page import Page
@@ -16,6 +17,8 @@ DRIFTS = {"released": "the released code's drift", "paper": "the paper's drift"}
 
 def entry(dim: int, drift: str, method: str) -> Entry:
     """A number of the tables. The paper's numbers are for the released code's drift."""
+    if method == ROBUST:
+        return Entry("robust", f"diffusion-{dim}")
     known = published.DIFFUSION[method][DIMS.index(dim)] if drift == "released" else None
     return Entry("diffusion", cell(dim, drift, method), paper=known)
 
@@ -46,11 +49,13 @@ def _dims(index: RecordIndex) -> list[int]:
 
 
 def _table(page: Page, dims: list[int], drift: str, name: str) -> None:
-    methods = [
+    methods: list[str] = [
         method
         for method in TRAINED
         if page.index.expects("diffusion", cell(dims[0], drift, method))
     ]
+    if drift == "released":
+        methods.insert(1, ROBUST)
     entries = {method: [entry(dim, drift, method) for dim in dims] for method in methods}
     rows = [
         [style.label(method), *(part for one in row for part in page.beside(one))]

@@ -29,7 +29,9 @@ def section(page: Page) -> None:
         f"different seeds. {RULE} †: some of the runs diverged; they were stopped, and measured "
         "at their last good parameters. “–”: the paper does not have this number, or the cell "
         "has not run. *Truth against itself* is the floor: the same measure between two samples "
-        "of exact draws or of NUTS draws. No method can be expected to be below it."
+        "of exact draws or of NUTS draws. No method can be expected to be below it. *KSIVI "
+        "(robust)* is not in the paper: `ksivi.comparison.RobustPlan`, with one setting for every "
+        "problem."
     )
 
 

@@ -5,16 +5,20 @@ import numpy as np
 from ..cells import ProblemSpec
 from ..experiments import TRAINED
 from ..figures import curves, densities, style
+from ..methods import ROBUST
 from . import text
 from .index import Entry, RecordIndex
 from .page import Page
 
 PROBLEMS = ("banana", "multimodal", "x-shaped")
 METHODS = ("ksivi", "ksivi-imq", *TRAINED[1:])
+_IN_TABLE = (METHODS[0], ROBUST, *METHODS[1:])
 _NAMES = {"kl": "KL(q‖p)", "mmd": "MMD", "sliced_w2": "sliced W₂"}
 
 
 def entry(problem: str, method: str, field: str, step: int | None = None) -> Entry:
+    if method == ROBUST:
+        return Entry("robust", problem, field, step=step)
     return Entry("toys", f"{problem}-{method}", field, step=step)
 
 
@@ -81,7 +85,7 @@ def _curve(index: RecordIndex, problem: str, method: str, field: str) -> curves.
 def _table(page: Page) -> None:
     rows = []
     for problem in PROBLEMS:
-        for method in METHODS:
+        for method in _IN_TABLE:
             entries = [entry(problem, method, field) for field in _NAMES]
             rows.append(
                 [problem, style.label(method), *map(page.ours, entries), page.count(entries[0])]

@@ -10,6 +10,7 @@ from ksivi.metrics import kl_knn
 from .. import published
 from ..experiments import STEP_SIZES, TRAINED
 from ..figures import pairs, scatters, style
+from ..methods import ROBUST
 from . import text
 from .index import Entry, RecordIndex
 from .page import Page
@@ -24,6 +25,8 @@ def entry(cell: str, field: str = "sliced_w2", step: int | None = None) -> Entry
 
     The paper has distances after 20,000 steps at the learning rate 0.001.
     """
+    if cell == ROBUST:
+        return Entry("robust", "waveform", field, step=step)
     known = field == "sliced_w2" and cell in ("ksivi", "sivi-sm") and step is None
     return Entry(
         "waveform", cell, field, _published(cell, 1e-3, 20_000) if known else None, step=step
@@ -47,13 +50,14 @@ def section(page: Page) -> None:
 def _table(page: Page) -> None:
     names = {
         "ksivi": "KSIVI",
+        ROBUST: style.label(ROBUST),
         "ksivi-averaged": "KSIVI, averaged parameters",
         "ksivi-40k": "KSIVI, longer",
     }
     names |= {method: style.label(method) for method in TRAINED[1:]}
     rows = []
     for cell, name in names.items():
-        steps = page.index.steps("waveform", cell)
+        steps = page.index.steps(*_place(cell))
         rows += [_row(page, cell, name, step) for step in steps] or [_row(page, cell, name, None)]
     page.say(
         "Sliced distances to draws of NUTS: means over ten redraws of 1,000 draws. The paper does "
@@ -67,8 +71,13 @@ def _table(page: Page) -> None:
     )
 
 
+def _place(cell: str) -> tuple[str, str]:
+    found = entry(cell)
+    return found.experiment, found.cell
+
+
 def _row(page: Page, cell: str, name: str, step: int | None) -> list[str]:
-    last = step is None or step == page.index.steps("waveform", cell)[-1]
+    last = step is None or step == page.index.steps(*_place(cell))[-1]
     found = entry(cell) if last else entry(cell, step=step)
     w1 = entry(cell, "sliced_w1", step)
     steps = text.NOTHING if step is None else f"{step:,}"
