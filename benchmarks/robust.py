@@ -2,8 +2,9 @@
 
 Each line of `--variants` is a JSON object of changes to `ksivi.comparison.RobustPlan`; an empty object is the plan as
 it is. `--parts` takes the plan as it is, and without each of its parts. `--all` holds changes for every line. Each
-problem has a process of its own, which searches for coordinates once for each seed, and writes `<out>/<problem>.jsonl`: for each variant the sliced W₂ of each seed in floors, the distances
-of exact draws to exact draws, and the seconds of all seeds together, compilation included.
+problem has a process of its own, which searches for coordinates once for each seed, and writes
+`<out>/<problem>.jsonl`: for each variant the sliced W₂ of each seed in floors, the distances of exact draws to exact
+draws, and the seconds of all seeds together, compilation included.
 """
 
 import argparse

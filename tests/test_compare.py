@@ -144,7 +144,11 @@ def problem_of(dim):
 def test_every_method_has_a_plan_for_every_kind_of_problem(name, preset, dim):
     problem = problem_of(dim)
     plan = comparison.plan_for(name, problem, preset)
-    if isinstance(plan, comparison.TrainingPlan):
+    if isinstance(plan, comparison.RobustPlan):
+        assert plan.family(KEY, dim).dim == dim
+        assert plan.num_steps >= 10_000
+        plan.objective(dim)
+    elif isinstance(plan, comparison.TrainingPlan):
         assert plan.family(KEY, dim).dim == dim
         assert plan.num_steps >= 4_000
         plan.objective()

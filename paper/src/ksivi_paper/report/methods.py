@@ -126,7 +126,7 @@ def _closing(page: Page) -> None:
         if key in shown
     ]
     page.table(("", "cell", "remark"), rows, words=3) if rows else page.say("None.")
-    missing = [cell.name for cell in page.index.missing()]
+    missing = [f"{cell.experiment}/{cell.name}" for cell in page.index.missing()]
     page.say("## What is missing", ", ".join(missing) + "." if missing else "Nothing.")
     if page.index.outdated:
         old = ", ".join(record["cell"] for record in page.index.outdated)
