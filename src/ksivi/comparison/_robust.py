@@ -29,9 +29,8 @@ class RobustPlan:
     """KSIVI with one setting for every target. Only the target and the key are missing.
 
     It works in coordinates in which the target has about mean 0 and covariance I. So lengths, rates
-    and starts need no units. σ depends on z, but learns how to do so slowly: if it learns as fast as
-    μ, it shrinks where the gradients are noisy, and the noise, which grows as 1/σ⁴, carries the
-    sampler away.
+    and starts need no units. σ depends on z, but learns how to do so slowly: at the rate of μ, the
+    draws of some runs fly apart.
 
     **Attributes:**
 
