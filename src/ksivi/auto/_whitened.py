@@ -2,10 +2,11 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from .._core.checks import as_single_key, describe
 from .._core.numerics import generator
+from ..diagnostics import chains
 from ..targets import Evaluator, Target
 from ._answers import view_of
 from ._large import find_large
@@ -14,12 +15,15 @@ from ._recipe import Recipe
 from ._scores import along_lines
 from ._start import find_start
 
+_FEWEST_CHAINS, _CHAINS_PER_DIM = 1_000, 10
+
 
 def whitened(key: PRNGKeyArray, target: Target) -> Target:
     """The target in coordinates in which it has about mean 0 and covariance I.
 
-    They come from the search of `ksivi.fit`: from its rough draws, or from its best Gaussian.
-    Posteriors that are trained on it still draw the target's own x.
+    They come from the search of `ksivi.fit`: from its rough draws after some transitions of
+    Hamiltonian Monte Carlo, or from its best Gaussian. Posteriors that are trained on it still draw
+    the target's own x.
 
     ```python
     easier = ksivi.auto.whitened(jax.random.key(0), target)
@@ -36,8 +40,18 @@ def whitened(key: PRNGKeyArray, target: Target) -> Target:
     else:
         recipe, dim = Recipe(), evaluate.dim
         start = find_start(rng, evaluate, recipe.num_starts(dim), recipe.scans(dim))
-        affine = view_of(evaluate, start, start.draws).target.coordinates
+        affine = view_of(evaluate, start, _settled(rng, evaluate, start.draws)).target.coordinates
         assert affine is not None
         coordinates = affine.loc, affine.scale
     dtype = jnp.result_type(float)
     return target.unwhitened().whitened(*(jnp.asarray(part, dtype) for part in coordinates))
+
+
+def _settled(
+    rng: np.random.Generator, evaluate: Evaluator, draws: Float[np.ndarray, "n d"] | None
+) -> Float[np.ndarray, "m d"] | None:
+    """Some of the rough draws, moved by chains: as they are, they lack the tails."""
+    if draws is None:
+        return None
+    count = min(len(draws), max(_FEWEST_CHAINS, _CHAINS_PER_DIM * draws.shape[1]))
+    return chains(rng, evaluate, rng.permutation(draws)[:count]).after

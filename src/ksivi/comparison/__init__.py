@@ -17,10 +17,10 @@ from ._plans import ESTIMATORS as ESTIMATORS
 from ._plans import SamplingPlan as SamplingPlan
 from ._plans import TrainedMethod as TrainedMethod
 from ._plans import TrainingPlan as TrainingPlan
-from ._robust import RobustPlan
+from ._robust import RobustPlan as RobustPlan
 from ._table import METHODS
 from ._table import PRESETS as PRESETS
 from ._table import plan_for as plan_for
 from ._table import training_plan as training_plan
 
-__all__ = ["METHODS", "RobustPlan", "Truth", "compare", "know_truth"]
+__all__ = ["METHODS", "Truth", "compare", "know_truth"]

@@ -12,7 +12,6 @@ import optax
 from jaxtyping import PRNGKeyArray, PyTree, Scalar
 
 from .._core.checks import as_keys
-from ..auto import whitened
 from ..families import SemiImplicit, groups
 from ..kernels import IMQ, Fixed, Sum
 from ..objectives import KSIVI, Annealing, Estimator, Tilt
@@ -162,6 +161,8 @@ class RobustPlan:
     def _whitened(self, key: PRNGKeyArray, target: Target) -> Target:
         if not self.is_whitened or target.coordinates is not None:
             return target
+        from ..auto import whitened  # the search, which a table of settings does not need
+
         return whitened(jax.random.fold_in(key, 1), target)
 
     def _annealing(self) -> Callable | None:
