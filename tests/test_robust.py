@@ -35,6 +35,17 @@ def test_whitened_coordinates_have_mean_0_and_covariance_1(target):
     np.testing.assert_allclose(np.linalg.solve(ROOT, found.coordinates.loc - MEAN), 0, atol=0.02)
 
 
+def test_coordinates_know_the_tails():
+    """The search's rough draws of the banana lack them: by those, its largest variance is 1.67."""
+    problem = ksivi.problems.banana()
+    found = ksivi.auto.whitened(jax.random.key(1), problem.target).coordinates
+    exact = np.asarray(problem.reference(KEY, 20_000))
+    variances = np.linalg.eigvalsh(
+        np.cov(np.linalg.solve(np.asarray(found.scale), (exact - np.asarray(found.loc)).T))
+    )
+    assert 0.85 < variances[0] < variances[1] < 1.35
+
+
 def test_coordinates_in_many_dimensions():
     sds = jnp.linspace(0.1, 10, 200)
     target = ksivi.Target(lambda x: -0.5 * jnp.sum((x / sds) ** 2), 200)
