@@ -50,8 +50,12 @@ def whitened(key: PRNGKeyArray, target: Target) -> Target:
 def _settled(
     rng: np.random.Generator, evaluate: Evaluator, draws: Float[np.ndarray, "n d"] | None
 ) -> Float[np.ndarray, "m d"] | None:
-    """Some of the rough draws, moved by chains: as they are, they lack the tails."""
+    """Some of the rough draws, moved by chains: as they are, they lack the tails.
+
+    Twice, because chains move better in coordinates that know the tails.
+    """
     if draws is None:
         return None
     count = min(len(draws), max(_FEWEST_CHAINS, _CHAINS_PER_DIM * draws.shape[1]))
-    return chains(rng, evaluate, rng.permutation(draws)[:count]).after
+    first = chains(rng, evaluate, rng.permutation(draws)[:count])
+    return chains(rng, evaluate, first.after).pooled
