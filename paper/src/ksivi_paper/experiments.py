@@ -8,13 +8,7 @@ nothing.
 import dataclasses
 from typing import Any
 
-from ksivi.comparison import (
-    ESTIMATORS,
-    RobustPlan,
-    TrainedMethod,
-    TrainingPlan,
-    training_plan,
-)
+from ksivi.comparison import ESTIMATORS, RobustPlan, TrainedMethod, TrainingPlan, training_plan
 
 from . import specs
 from .cells import Cell, ProblemSpec
@@ -267,10 +261,7 @@ def estimators(preset: str) -> list[Cell]:
 
 
 def robust(preset: str) -> list[Cell]:
-    """KSIVI with one setting: all problems but the networks, ten seeds each.
-
-    The networks' draws start from pretrained weights, and have no coordinates of their own.
-    """
+    """KSIVI with one setting on all problems but the networks, which start from pretrained weights."""
     names = specs.of_preset((*specs.PATHS[::-1], "waveform", *specs.TOYS), preset)
     return for_preset(preset, [_robust(name, preset) for name in names])
 
@@ -280,7 +271,7 @@ def _robust(problem: str, preset: str) -> Training:
     more |= {"student-t": ("boxed",), "waveform": ("sliced-w1",)}
     measured = (*specs.measured(problem), *more.get(problem, ()))
     spec = specs.spec(problem, preset)
-    return Training("robust", problem, spec, RobustPlan(), 10, measured=measured)
+    return Training("robust", problem, spec, RobustPlan(), specs.SEEDS, measured=measured)
 
 
 def for_preset(preset: str, cells: list[Cell]) -> list[Cell]:

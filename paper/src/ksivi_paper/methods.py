@@ -17,14 +17,13 @@ from . import specs
 from .cells import Cell
 from .experiments import EXPERIMENTS, UCI, for_preset, network, paper_plan, smoke_network
 from .networks import Setup
-from .specs import DIMENSIONS, PATHS, TOYS
+from .specs import DIMENSIONS, PATHS, SEEDS, TOYS
 from .training import Training
 
 ROBUST = "ksivi-robust"
 _TRAINED: tuple[TrainedMethod, ...] = get_args(TrainedMethod)
 METHODS = (*_TRAINED, ROBUST)
 NETWORKS = UCI
-SEEDS = 10
 # What these methods have of their own. The rest is that of the paper's networks. A batch has ten
 # runs, and AISIVI's K is that of the diffusions, which have as many dimensions.
 _NETWORK_OPTIONS: dict[str, dict[str, Any]] = {

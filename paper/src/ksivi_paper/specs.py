@@ -1,7 +1,8 @@
-"""The problems that every method runs on: their specs, dimensions and measures."""
+"""The problems that every method runs on: their specs, seeds, dimensions and measures."""
 
 from .cells import ProblemSpec
 
+SEEDS = 10
 DIMS = (50, 100, 200)
 """Dimensions of the conditioned diffusion."""
 TOYS = ("banana", "multimodal", "x-shaped", "student-t", "eight-gaussians")
